@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 )
@@ -35,6 +36,21 @@ func Main() {
 // Handler serves the tools over streamable HTTP.
 func Handler(dir string) http.Handler {
 	s := server(dir)
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
+}
+
+// WithoutTools serves no tools, only prompts.
+func WithoutTools() http.Handler {
+	s := mcp.NewServer(&mcp.Implementation{Name: "prompts", Version: "1"}, nil)
+	s.AddPrompt(&mcp.Prompt{Name: "hello"}, nil)
+	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			if method == "tools/list" {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found"}
+			}
+			return next(ctx, method, r)
+		}
+	})
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
 }
 
@@ -93,6 +109,11 @@ func server(dir string) *mcp.Server {
 				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 			})
 	}
+	s.AddTool(&mcp.Tool{Name: "raw", Description: "For tests: any arguments", InputSchema: map[string]any{"type": "object"}},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			key, _ := r.Params.Meta["holdfast/idempotencyKey"].(string)
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, journal(dir, "raw "+string(r.Params.Arguments)+" "+key)
+		})
 	blocks := func(ctx context.Context, of string) (string, error) {
 		for ctx.Err() == nil {
 			if _, err := os.Stat(filepath.Join(dir, "block")); errors.Is(err, fs.ErrNotExist) {

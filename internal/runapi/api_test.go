@@ -377,6 +377,13 @@ func TestReads(t *testing.T) {
 	one := r.Do(t, "GET", "/tasks/"+earlier.TaskID, "")
 	require.Equal(t, 200, one.Status)
 	require.Equal(t, "an earlier answer", one.Entry[1].Parts[0].Text)
+	running := w.begin("beside")
+	require.Equal(t, 200, running.Post(t, 0, `{"type":"text","text":"half an answer"}`).Status)
+	one = r.Do(t, "GET", "/tasks/"+running.TaskID, "")
+	require.Equal(t, 200, one.Status, "%s", one.Body)
+	require.Contains(t, string(one.Body), `"state":"working"`)
+	require.Empty(t, one.Entry)
+	require.True(t, running.Post(t, 1, `{"type":"complete"}`).Ended)
 	for _, hidden := range []string{stranger.String(), another.String(), r.TaskID, "none", store.NewID().String()} {
 		a := r.Do(t, "GET", "/tasks/"+hidden, "")
 		require.Equal(t, 404, a.Status, hidden)

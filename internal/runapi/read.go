@@ -165,7 +165,8 @@ func (a *API) task(x *exchange) error {
 		return refuse(http.StatusBadRequest, reasonInvalid, "before", "must be the next of an answer about this task")
 	}
 	if !h.Status.State.Settled() {
-		return a.ok(x, wire.NewTask(h, nil)) // what a run says may change with another try
+		history := wire.NewHistory(h.PublicID, nil, "") // what a run says may change with another try
+		return a.ok(x, wire.NewTask(h, &history))
 	}
 	end := h.LastSeq + 1
 	history, err := a.said(x, store.DialogueOf{Task: h, Said: end, Begins: end, Bounds: within})

@@ -37,7 +37,7 @@ func (a *switchable) Execute(_ context.Context, run *executor.Run, _ executor.Em
 	defer a.mu.Unlock()
 	if a.away.Load() {
 		a.calls++
-		return &executor.Unavailable{Err: errors.New("connection refused"), Answered: a.answered}
+		return fmt.Errorf("tools: %w", &executor.Unavailable{Err: errors.New("connection refused"), Answered: a.answered})
 	}
 	a.order, a.tries = append(a.order, run.Message.FirstText()), append(a.tries, run.Try)
 	run.Began()
@@ -139,15 +139,15 @@ func TestTaskFailsWhenAgentIsAwayForTooLong(t *testing.T) {
 			return waittest.Unless(have == fmt.Sprint(waiting, " ", text), "%s", have)
 		})
 	}
-	outage(3, "connection refused")
+	outage(3, "tools: connection refused")
 	p.exec(`UPDATE holdfast.task_queue SET available_at = available_at - interval '1 hour', away_since = away_since - interval '1 hour'`)
 	p.exec(`UPDATE holdfast.agent_outages SET since = since - interval '1 hour'`)
 	for _, h := range tasks {
 		require.Equal(t, "The agent could not be reached for 1h0m0s.", p.become(h, task.StateFailed).Status.Message.FirstText())
-		require.Equal(t, "connection refused", p.errorOf(h))
+		require.Equal(t, "tools: connection refused", p.errorOf(h))
 	}
 	last := p.create("a", "3")
-	outage(1, "connection refused")
+	outage(1, "tools: connection refused")
 	a.away.Store(false)
 	p.become(last, task.StateCompleted)
 	require.NoError(t, p.pool.Reconcile(t.Context()))

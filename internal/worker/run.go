@@ -320,6 +320,9 @@ func (r *run) conclude(err error) (string, error) {
 		again = true // the agent waited for our database for less time than that was away
 	}
 	if u, ok := errors.AsType[*executor.Unavailable](err); ok {
+		whole := *u
+		whole.Err = err // with what was said about it on the way here, such as which part of the agent is away
+		u = &whole
 		if waits := r.wait(u, again); waits != nil {
 			return waits()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -125,7 +126,17 @@ func (s *steps) ask(ctx context.Context, about []place, w *writer) error {
 		fmt.Fprintf(&question, "- %s %s\n", c.Name, outbound.Excerpt([]byte(c.Arguments)))
 	}
 	question.WriteString("Answer yes or no.")
-	data, err := json.Marshal(map[string]any{"approvals": list})
+	properties := map[string]any{}
+	for i := range list {
+		properties[list[i].ID] = map[string]string{"type": "boolean", "title": list[i].Tool}
+	}
+	if len(list) == 1 {
+		properties = map[string]any{approved: map[string]string{"type": "boolean", "title": list[0].Tool}}
+	}
+	data, err := json.Marshal(map[string]any{
+		"approvals":       list,
+		"requestedSchema": map[string]any{"type": "object", "properties": properties, "required": slices.Sorted(maps.Keys(properties))},
+	})
 	if err != nil {
 		return fmt.Errorf("encode the question: %w", err)
 	}
@@ -148,42 +159,60 @@ func (v *verdict) approves(id string) bool {
 	return v.all
 }
 
-// agreements are the texts that approve. Everything else does not.
-var agreements = []string{"yes", "y", "ok", "okay", "approve", "approved"}
+// approved is the member of an answer that decides about all calls.
+const approved = "approved"
 
-// decide reads the client's answer: a data part with approve (true, false, or an object with ids), or text. If it says
-// both yes and no, the answer is no.
+// agreements are the texts that approve. Everything else does not.
+var agreements = []string{"yes", "y", "ok", "okay", "true", "approve", "approved", "confirm", "confirmed"}
+
+// decide reads the client's answer: text, or data with approved, or with the ids of calls. If it says both yes and no, the
+// answer is no.
 func decide(m *task.Message) verdict {
 	var v verdict
 	said := false
+	say := func(yes bool) { v.all, said = yes && (v.all || !said), true }
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		switch p.Kind {
 		case task.PartText:
-			agrees := slices.Contains(agreements, strings.ToLower(strings.Trim(p.Text, " \t\r\n.!")))
-			v.all = agrees && (v.all || !said)
-			said = true
+			say(isYes(p.Text))
 		case task.PartData:
-			var in struct {
-				Approve jsontext.Value `json:"approve"`
-			}
-			if wire.Unmarshal(p.Data, &in) != nil {
-				continue
-			}
-			switch in.Approve.Kind() {
-			case jsontext.KindTrue, jsontext.KindFalse:
-				v.all = in.Approve.Kind() == jsontext.KindTrue && (v.all || !said)
-				said = true
-			case jsontext.KindBeginObject:
-				if wire.Unmarshal(in.Approve, &v.each) != nil {
-					v.each = nil
+			for name, value := range members(p.Data) {
+				yes := agrees(value)
+				if name == approved {
+					say(yes)
+					continue
 				}
-			default:
+				if v.each == nil {
+					v.each = map[string]bool{}
+				}
+				v.each[name] = yes
 			}
 		case task.PartRaw, task.PartURL:
 		}
 	}
 	return v
+}
+
+func isYes(text string) bool {
+	return slices.Contains(agreements, strings.ToLower(strings.Trim(text, " \t\r\n.!")))
+}
+
+// agrees reads an answer about one call: true, a text, or an object with approved.
+func agrees(v jsontext.Value) bool {
+	if v.Kind() == jsontext.KindBeginObject {
+		v = members(v)[approved]
+	}
+	return v.Kind() == jsontext.KindTrue || isYes(unquote(v))
+}
+
+// members returns the members of an object; anything else has none.
+func members(v []byte) map[string]jsontext.Value {
+	var in map[string]jsontext.Value
+	if wire.Unmarshal(v, &in) != nil {
+		return nil
+	}
+	return in
 }
 
 const notApproved = "The user did not approve this call. It was not made."

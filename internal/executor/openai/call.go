@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -75,20 +76,54 @@ func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sin
 		}
 		return refused(response, body, redact)
 	}
-	in := &reader{in: response.Body, idle: a.opts.IdleTimeout, cancel: cancel, ctx: ctx}
+	in := bufio.NewReader(&reader{in: response.Body, idle: a.opts.IdleTimeout, cancel: cancel, ctx: ctx})
 	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if err != nil {
 		mediaType = response.Header.Get("Content-Type")
 	}
-	switch mediaType {
-	case "text/event-stream":
+	switch form(in, mediaType) {
+	case typeEvents:
 		return a.stream(ctx, cancel, in, got, into, redact)
-	case "application/json":
+	case typeJSON:
 		return a.whole(in, got, into, redact)
 	default:
 		return &executor.Failure{Msg: fmt.Sprintf(
 			"the model's API answered with the content type %q instead of text/event-stream or application/json; is base_url right?",
 			outbound.Excerpt([]byte(redact(mediaType))))}
+	}
+}
+
+const (
+	typeEvents = "text/event-stream"
+	typeJSON   = "application/json"
+)
+
+// form returns the media type of an answer: what it looks like, since gateways send streams without a type or as JSON, and errors
+// as streams; else what it is said to be.
+func form(in *bufio.Reader, mediaType string) string {
+	for skip := 0; ; skip++ {
+		start, err := in.Peek(skip + 1)
+		if err != nil {
+			return mediaType // the next read has the error, too
+		}
+		switch start[skip] {
+		case ' ', '\t', '\r', '\n':
+			continue
+		case '{':
+			return typeJSON
+		case ':':
+			return typeEvents
+		}
+		if mediaType == typeEvents {
+			return typeEvents
+		}
+		start, _ = in.Peek(skip + len("retry:"))
+		for _, field := range []string{"data:", "event:", "id:", "retry:"} {
+			if bytes.HasPrefix(start[skip:], []byte(field)) {
+				return typeEvents
+			}
+		}
+		return mediaType
 	}
 }
 
@@ -211,6 +246,9 @@ var errNoEnd = broken(errors.New("it ended before it was complete"))
 
 // hear adds one event of a stream, or a whole answer.
 func (a *agent) hear(to *answer, raw []byte, line int, into sink, redact func(string) string) error {
+	if line > 0 {
+		raw = to.joined(raw)
+	}
 	p, err := a.format.hear(to, raw, line, redact)
 	if err != nil {
 		return err

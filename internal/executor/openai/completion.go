@@ -1,8 +1,11 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -101,6 +104,26 @@ func unquote(v jsontext.Value) string {
 	return string(plain)
 }
 
+// A string of an event that ends with the first half of a surrogate pair, and one that begins with the second. Some servers cut
+// between them.
+var (
+	endsInHalf   = regexp.MustCompile(`([^\\](?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2})"`)
+	beginsInHalf = regexp.MustCompile(`"(\\u[dD][c-fC-F][0-9a-fA-F]{2})`)
+)
+
+// joined moves the half of a character at the end of a string to the next event, where the other half is.
+func (a *answer) joined(event []byte) []byte {
+	if a.half != "" {
+		event = beginsInHalf.ReplaceAll(event, []byte(`"`+a.half+`$1`))
+		a.half = ""
+	}
+	if at := endsInHalf.FindSubmatchIndex(event); at != nil {
+		a.half = string(event[at[4]:at[5]])
+		event = slices.Delete(slices.Clone(event), at[4], at[5])
+	}
+	return event
+}
+
 // maxCalls bounds the calls of one answer, and maxArguments the arguments of each, in bytes.
 const (
 	maxCalls     = 128
@@ -113,22 +136,26 @@ type answer struct {
 	text    strings.Builder
 	refusal strings.Builder
 	calls   []call
+	places  map[int]int // the calls by the index that the provider gave them
+	half    string      // of a character
 	model   string
 	finish  string // the reason why it ended; empty until then
 	last    bool   // nothing follows that matters
 	usage   usage
 
 	// Of the Responses API.
-	item     int          // the output index of the newest text
-	taken    map[int]bool // output indexes of items that are not text
-	reasoned bool         // reasoning was heard
+	item     int                // the output index of the newest text
+	taken    map[string]bool    // items that are neither text nor calls
+	begun    map[int]*begunCall // by output index
+	part     strings.Builder    // the newest text item
+	reasoned bool               // reasoning was heard
 	images   int
 	thoughts []thought
 	thinking int // bytes of thoughts
 	position
 }
 
-// call is a call of a tool that the model asks for.
+// call is a call of a tool that the model asks for, under the id that its provider gave.
 type call struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`      // as the model knows the tool
@@ -193,41 +220,83 @@ func (a *answer) hear(s *said, out *piece) error {
 	return nil
 }
 
-// hearCall adds a piece of a call. Its index says to which call it belongs; without one, an id begins a call.
+// hearCall adds a piece of a call, or begins one.
 func (a *answer) hearCall(p *callPiece) error {
-	at := len(a.calls) - 1
-	switch {
-	case p.Index != nil:
-		at = *p.Index
-	case p.ID != nil && *p.ID != "" || at < 0:
-		at++
-	}
-	switch {
-	case at < 0 || at > len(a.calls):
-		return &executor.Failure{Msg: fmt.Sprintf("the model's answer is not understood: tool_calls: index %d comes after %d calls", at, len(a.calls))}
-	case at >= maxCalls:
-		return &executor.Failure{Msg: fmt.Sprintf("the model asks for more than %d calls of tools at once", maxCalls)}
-	case at == len(a.calls):
+	at := a.callAt(p)
+	if at < 0 {
+		if at = len(a.calls); at >= maxCalls {
+			return &executor.Failure{Msg: fmt.Sprintf("the model asks for more than %d calls of tools at once", maxCalls)}
+		}
 		a.calls = append(a.calls, call{})
 	}
+	if p.Index != nil {
+		if a.places == nil {
+			a.places = map[int]int{}
+		}
+		a.places[*p.Index] = at
+	}
 	c := &a.calls[at]
-	if p.ID != nil && c.ID == "" {
-		c.ID = *p.ID
-	}
-	if p.Function.Name != nil && c.Name == "" {
-		c.Name = *p.Function.Name
-	}
-	switch arguments := p.Function.Arguments; arguments.Kind() {
+	c.ID, c.Name = cmp.Or(c.ID, deref(p.ID)), cmp.Or(c.Name, deref(p.Function.Name))
+	var more string
+	switch raw := p.Function.Arguments; raw.Kind() {
 	case jsontext.KindString:
-		c.Arguments += unquote(arguments)
+		more = unquote(raw)
 	case jsontext.KindBeginObject:
-		c.Arguments += string(arguments)
+		more = string(raw)
 	default:
+	}
+	switch {
+	case more == c.Arguments && isObject(more): // some servers repeat the whole call at its end
+	case c.Arguments == "{}" && strings.HasPrefix(more, "{"): // others begin each call with an empty object
+		c.Arguments = more
+	default:
+		c.Arguments += more
 	}
 	if len(c.Arguments) > maxArguments {
 		return &executor.Failure{Msg: fmt.Sprintf("the model calls a tool with more than %d bytes of arguments", maxArguments)}
 	}
 	return nil
+}
+
+// callAt returns the place of the call that a piece belongs to, or -1 if it begins one. Providers disagree about what says so:
+// Gemini gives all calls the index 0, LiteLLM counts other output too, and some servers have no index, no id, or an id that
+// changes with each piece. But each call has one name.
+func (a *answer) callAt(p *callPiece) int {
+	id, name, at, indexed := deref(p.ID), deref(p.Function.Name), -1, false
+	if p.Index != nil {
+		at, indexed = a.places[*p.Index]
+	}
+	same := a.callOf(id)
+	switch {
+	case indexed && (id == "" || name == ""):
+		return at
+	case name == "" && same < 0:
+		return len(a.calls) - 1
+	case same >= 0 && (p.Index == nil || indexed && at == same || name == ""):
+		return same
+	}
+	return -1
+}
+
+// callOf returns the place of the call with an id, or -1.
+func (a *answer) callOf(id string) int {
+	if id == "" {
+		return -1
+	}
+	return slices.IndexFunc(a.calls, func(c call) bool { return c.ID == id })
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// isObject reports whether a text is one JSON object.
+func isObject(s string) bool {
+	v := jsontext.Value(s)
+	return v.Kind() == jsontext.KindBeginObject && json.Valid([]byte(s))
 }
 
 // usage counts the tokens of a turn.
@@ -245,10 +314,7 @@ func (u *usage) read(raw jsontext.Value) {
 	if raw.Kind() != jsontext.KindBeginObject {
 		return
 	}
-	var in map[string]jsontext.Value
-	if wire.Unmarshal(raw, &in) != nil {
-		return
-	}
+	in := members(raw)
 	input, output := "prompt_tokens", "completion_tokens"
 	if _, ok := in["input_tokens"]; ok { // of the Responses API
 		input, output = "input_tokens", "output_tokens"
@@ -262,11 +328,7 @@ func (u *usage) read(raw jsontext.Value) {
 }
 
 func member(object jsontext.Value, name string) jsontext.Value {
-	var in map[string]jsontext.Value
-	if object.Kind() != jsontext.KindBeginObject || wire.Unmarshal(object, &in) != nil {
-		return nil
-	}
-	return in[name]
+	return members(object)[name]
 }
 
 // mostTokens keeps the sum of hostile counts a number.

@@ -282,10 +282,6 @@ func TestInvalidAnswersFail(t *testing.T) {
 			chat(modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"rm","arguments":"{}"}}]}`, `"tool_calls"`), modeltest.Done)),
 			`the model called the tool "rm", but it has no tools`,
 		},
-		"calls out of order": {
-			chat(modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":7000000,"id":"a","function":{"name":"rm"}}]}`, "null"), modeltest.Done)),
-			nope + "tool_calls: index 7000000 comes after 0 calls",
-		},
 		"nothing but reasoning": {
 			chat(modeltest.Streams(modeltest.Chunk(`{"reasoning_content":"hm"}`, `"length"`), modeltest.Done)),
 			"the model reached its limit of tokens before it said anything; raise max_tokens",

@@ -1,8 +1,11 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -75,7 +78,7 @@ func itemsOf(m *message) []any {
 	for i := range m.ToolCalls {
 		c := &m.ToolCalls[i]
 		items = append(items, map[string]any{
-			"type": "function_call", "call_id": c.ID, "name": c.Function.Name, "arguments": c.Function.Arguments,
+			"type": typeCall, "call_id": c.ID, "name": c.Function.Name, "arguments": c.Function.Arguments,
 		})
 	}
 	return items
@@ -105,6 +108,9 @@ type event struct {
 	Index    int            `json:"output_index"`
 	Item     *item          `json:"item"`
 	Delta    jsontext.Value `json:"delta"` // a string, where it is text
+
+	Text      jsontext.Value `json:"text"`      // of a part of a message that has ended
+	Arguments jsontext.Value `json:"arguments"` // of a call, when they are complete
 
 	Error   jsontext.Value `json:"error"`
 	Code    jsontext.Value `json:"code"` // of an error
@@ -137,6 +143,29 @@ type item struct {
 	Encrypted *string        `json:"encrypted_content"`
 	Result    *string        `json:"result"` // of an image: base64
 	Format    string         `json:"output_format"`
+}
+
+const typeCall = "function_call"
+
+// arguments are those of a call, as text.
+func (it *item) arguments() string {
+	if it.Arguments.Kind() == jsontext.KindBeginObject {
+		return string(it.Arguments)
+	}
+	return unquote(it.Arguments)
+}
+
+// begunCall is a call of a stream that has begun.
+type begunCall struct {
+	item
+	ended bool // its arguments are complete
+}
+
+func (a *answer) begin(index int, it *item) {
+	if a.begun == nil {
+		a.begun = map[int]*begunCall{}
+	}
+	a.begun[index] = &begunCall{item: *it}
 }
 
 // thought is reasoning that the model wants back with the results of its calls. Only the provider can read it.
@@ -195,8 +224,27 @@ func (responses) hear(to *answer, raw []byte, line int, redact func(string) stri
 		if to.reasoned {
 			return piece{reasoning: "\n\n"}, nil
 		}
+	case "response.output_text.done":
+		if rest, ok := strings.CutPrefix(unquote(e.Text), to.part.String()); ok {
+			p, err := to.say(e.Index, rest)
+			to.part.Reset()
+			return p, err
+		}
+	case "response.output_item.added":
+		if e.Item != nil && e.Item.Type == typeCall {
+			to.begin(e.Index, e.Item)
+		}
+	case "response.function_call_arguments.done":
+		if begun := to.begun[e.Index]; begun != nil {
+			begun.Arguments, begun.ended = e.Arguments, true
+		}
 	case "response.output_item.done":
-		if e.Item != nil {
+		switch {
+		case e.Item == nil:
+		case e.Item.Type == typeCall:
+			delete(to.begun, e.Index)
+			return piece{}, to.finishedCall(e.Item)
+		default:
 			return to.finished(e.Index, e.Item)
 		}
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
@@ -220,6 +268,10 @@ func (a *answer) say(index int, text string) (piece, error) {
 	if text == "" {
 		return piece{}, nil
 	}
+	if index != a.item {
+		a.part.Reset()
+	}
+	a.part.WriteString(text)
 	if index != a.item && a.text.Len() > 0 {
 		text = "\n\n" + text
 	}
@@ -236,17 +288,15 @@ func (a *answer) bounded() error {
 	return nil
 }
 
-// finished adds an item that is not text. An item comes twice: when it is finished, and with the whole answer.
+// finished adds an item that is not text. An item comes twice: when it is finished, and with the whole answer, where its place
+// may be another one.
 func (a *answer) finished(index int, it *item) (piece, error) {
-	if index < 0 || a.taken[index] {
+	key := cmp.Or(it.ID, fmt.Sprint(index))
+	if a.taken[it.Type+key] {
 		return piece{}, nil
 	}
 	var out piece
 	switch {
-	case it.Type == "function_call":
-		if err := a.hearCall(&callPiece{ID: &it.CallID, Index: new(len(a.calls)), Function: function{&it.Name, it.Arguments}}); err != nil {
-			return piece{}, err
-		}
 	case it.Type == "reasoning" && it.Encrypted != nil:
 		summary := it.Summary
 		if summary.Kind() != jsontext.KindBeginArray {
@@ -258,10 +308,7 @@ func (a *answer) finished(index int, it *item) (piece, error) {
 			return piece{}, &executor.Failure{Msg: fmt.Sprintf("the model's encrypted reasoning is longer than %d bytes", maxThoughts)}
 		}
 	case it.Type == "image_generation_call" && it.Result != nil && *it.Result != "":
-		kind := it.Format
-		if kind == "" {
-			kind = "png"
-		}
+		kind := cmp.Or(it.Format, "png")
 		out.images = make([]image, 1)
 		out.images[0].ImageURL.URL = "data:image/" + kind + ";base64," + *it.Result
 		a.images++
@@ -269,10 +316,53 @@ func (a *answer) finished(index int, it *item) (piece, error) {
 		return piece{}, nil
 	}
 	if a.taken == nil {
-		a.taken = map[int]bool{}
+		a.taken = map[string]bool{}
 	}
-	a.taken[index] = true
+	a.taken[it.Type+key] = true
 	return out, nil
+}
+
+// finishedCall adds a call, unless it is known by its id.
+func (a *answer) finishedCall(it *item) error {
+	if a.callOf(it.CallID) >= 0 {
+		return nil
+	}
+	return a.hearCall(&callPiece{ID: &it.CallID, Function: function{&it.Name, it.Arguments}})
+}
+
+// unheard are the calls of a whole answer that the stream did not have. Some servers number the calls of a stream and those of
+// the whole answer differently: then the same call has the same name and arguments. And some end the arguments of a call,
+// but not the call.
+func (a *answer) unheard(whole []item) []*item {
+	listed := map[string]bool{}
+	for i := range whole {
+		listed[whole[i].CallID] = true
+	}
+	var left []call // what the stream had, and the list has not
+	for _, c := range a.calls {
+		if c.ID == "" || !listed[c.ID] {
+			left = append(left, c)
+		}
+	}
+	var all []*item
+	for i := range whole {
+		it := &whole[i]
+		if it.Type != typeCall || a.callOf(it.CallID) >= 0 {
+			continue
+		}
+		at := slices.IndexFunc(left, func(c call) bool { return c.Name == it.Name && c.Arguments == it.arguments() })
+		if at >= 0 {
+			left = slices.Delete(left, at, at+1)
+			continue
+		}
+		all = append(all, it)
+	}
+	for _, index := range slices.Sorted(maps.Keys(a.begun)) {
+		if it := a.begun[index]; it.ended && !listed[it.CallID] {
+			all = append(all, &it.item)
+		}
+	}
+	return all
 }
 
 // maxThoughts bounds the encrypted reasoning of an answer, in bytes.
@@ -296,11 +386,19 @@ func (a *answer) conclude(r *response, redact func(string) string) (piece, error
 			summary, _ := output(it.Summary)
 			reasoning.WriteString(summary + text)
 		}
+		if it.Type == typeCall {
+			continue
+		}
 		p, err := a.finished(i, it)
 		if err != nil {
 			return out, err
 		}
 		out.images = append(out.images, p.images...)
+	}
+	for _, it := range a.unheard(r.Output) {
+		if err := a.finishedCall(it); err != nil {
+			return out, err
+		}
 	}
 	if rest, ok := strings.CutPrefix(said.String(), a.text.String()); ok {
 		a.text.WriteString(rest)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -134,10 +135,15 @@ func (s *steps) record(ctx context.Context, one step) error {
 	return s.apply(one)
 }
 
-// said records an answer with calls. Each call gets an id of its own if the model gave none.
+// said records an answer with calls. A call gets an id of its own if the model gave none, or one that another call has.
 func (s *steps) said(ctx context.Context, a *answer, images int) error {
-	r := &round{Text: a.text.String(), Usage: a.usage, Calls: a.calls, Thoughts: a.thoughts, Images: images}
+	r := &round{Text: a.text.String(), Usage: a.usage, Thoughts: a.thoughts, Images: images}
 	seen := map[string]bool{}
+	for _, c := range a.calls {
+		if c.ID == "" || !slices.Contains(r.Calls, c) { // else a provider has told of it twice
+			r.Calls = append(r.Calls, c)
+		}
+	}
 	for i := range r.Calls {
 		c := &r.Calls[i]
 		if c.ID == "" || seen[c.ID] {
@@ -187,7 +193,7 @@ func (s *steps) messages() []message {
 		for i := range r.Calls {
 			c := &r.Calls[i]
 			out := toolCall{ID: c.ID, Type: "function"}
-			out.Function.Name, out.Function.Arguments = c.Name, c.Arguments
+			out.Function.Name, out.Function.Arguments = c.Name, replayed(c.Arguments)
 			said.ToolCalls = append(said.ToolCalls, out)
 		}
 		all = append(all, said)
@@ -198,6 +204,14 @@ func (s *steps) messages() []message {
 		}
 	}
 	return all
+}
+
+// replayed are arguments as the API gets them back. Some servers parse them, and refuse what is no object.
+func replayed(arguments string) string {
+	if isObject(arguments) {
+		return arguments
+	}
+	return "{}"
 }
 
 // text is what the model said in the rounds of this turn.

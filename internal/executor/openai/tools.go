@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +13,7 @@ import (
 	nethttp "net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -107,23 +110,39 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lines fails a read of a line that is too long: MCP over stdio has a message per line.
+// lines are the messages that a program writes, one a line. It skips others: programs print banners. A line that is too long fails
+// the read.
 type lines struct {
-	io.ReadCloser
-	most, length int
+	io.Closer
+	in    *bufio.Reader
+	most  int
+	noise func(line []byte)
+	rest  []byte
 }
 
 func (l *lines) Read(p []byte) (int, error) {
-	n, err := l.ReadCloser.Read(p)
-	for line := range bytes.Lines(p[:n]) {
-		if l.length += len(line); l.length > l.most {
-			return 0, errors.New("the program wrote a line that is too long")
+	for len(l.rest) == 0 {
+		var line []byte
+		for more := true; more; {
+			piece, err := l.in.ReadSlice('\n')
+			if more = errors.Is(err, bufio.ErrBufferFull); err != nil && !more && len(line)+len(piece) == 0 {
+				return 0, err
+			}
+			if line = append(line, piece...); len(line) > l.most {
+				return 0, errors.New("the program wrote a line that is too long")
+			}
 		}
-		if bytes.HasSuffix(line, []byte("\n")) {
-			l.length = 0
+		switch text := bytes.TrimSpace(line); {
+		case len(text) == 0:
+		case text[0] == '{', text[0] == '[' && json.Valid(text):
+			l.rest = line
+		default:
+			l.noise(text)
 		}
 	}
-	return n, err
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
 }
 
 // link is the connection of one run to a server. A run has its own, so that a session of the server, and all that it
@@ -133,7 +152,31 @@ type link struct {
 	log     *slog.Logger
 	session *mcp.ClientSession
 	process *command.Conversation
+	status  atomic.Int32 // of the newest answer over HTTP
 }
+
+// RoundTrip notes the status.
+func (l *link) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
+	response, err := l.server.client.Transport.RoundTrip(r)
+	if err == nil {
+		l.status.Store(int32(response.StatusCode))
+	}
+	return response, err
+}
+
+// failed turns an error of a server that lists its tools into that of the run. A server that refuses does so again: the address or
+// the credential is wrong.
+func (l *link) failed(err error, answered bool) error {
+	err = fmt.Errorf("tools of %s: %s", l.server.opts.Name, l.server.redact(err.Error()))
+	status := int(l.status.Load())
+	refused := status >= 400 && status < 500 && status != nethttp.StatusRequestTimeout && status != nethttp.StatusTooManyRequests
+	if refused {
+		return &executor.Failure{Msg: unlisted, Cause: fmt.Errorf("%w (HTTP status %d)", err, status)}
+	}
+	return &executor.Unavailable{Err: err, Answered: answered}
+}
+
+const unlisted = "the agent's tools could not be listed"
 
 func (l *link) open(ctx context.Context) error {
 	if l.session != nil {
@@ -144,16 +187,23 @@ func (l *link) open(ctx context.Context) error {
 		Capabilities:   &mcp.ClientCapabilities{},
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 	})
-	var transport mcp.Transport = &mcp.StreamableClientTransport{
-		Endpoint: l.server.opts.URL, HTTPClient: l.server.client, MaxRetries: -1, DisableStandaloneSSE: true,
+	remote := &mcp.StreamableClientTransport{
+		Endpoint: l.server.opts.URL, MaxRetries: -1, DisableStandaloneSSE: true,
 	}
-	if p := l.server.program; p != nil {
+	var transport mcp.Transport = remote
+	if p := l.server.program; p == nil {
+		client := *l.server.client
+		client.Transport = l
+		remote.HTTPClient = &client
+	} else {
 		process, err := p.Start(l.log)
 		if err != nil {
 			return err
 		}
 		l.process = process
-		transport = &mcp.IOTransport{Reader: &lines{ReadCloser: process.Out, most: l.server.most}, Writer: process.In}
+		transport = &mcp.IOTransport{Reader: &lines{Closer: process.Out, in: bufio.NewReader(process.Out), most: l.server.most, noise: func(line []byte) {
+			l.log.Warn("a program of tools wrote a line that is no message", slog.String("line", l.server.redact(outbound.Excerpt(line))))
+		}}, Writer: process.In}
 	}
 	session, err := client.Connect(ctx, transport, nil)
 	if err != nil {
@@ -202,7 +252,7 @@ func (a *agent) tools(ctx context.Context, run *executor.Run) (*toolbox, error) 
 		l := &link{server: server, log: log}
 		box.links = append(box.links, l)
 		if err := box.list(ctx, l, a.listWithin); err != nil {
-			return box, fmt.Errorf("tools of %s: %w", server.opts.Name, err)
+			return box, err
 		}
 	}
 	return box, box.addAgents(a.opts.Agents)
@@ -212,13 +262,16 @@ func (b *toolbox) list(ctx context.Context, l *link, timeout time.Duration) erro
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := l.open(ctx); err != nil {
-		return &executor.Unavailable{Err: err}
+		return l.failed(err, false)
 	}
 	cursor := ""
 	for range maxListed {
 		page, err := l.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 		if err != nil {
-			return &executor.Unavailable{Err: errors.New(l.server.redact(err.Error())), Answered: true}
+			if no, ok := errors.AsType[*jsonrpc.Error](err); ok && no.Code == jsonrpc.CodeMethodNotFound {
+				return &executor.Failure{Msg: unlisted, Cause: fmt.Errorf("tools of %s: %s", l.server.opts.Name, l.server.redact(err.Error()))}
+			}
+			return l.failed(err, true)
 		}
 		for _, t := range page.Tools {
 			if allow := l.server.opts.Allow; len(allow) > 0 && !slices.Contains(allow, t.Name) {
@@ -232,7 +285,7 @@ func (b *toolbox) list(ctx context.Context, l *link, timeout time.Duration) erro
 			return nil
 		}
 	}
-	return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("more than %d pages", maxListed)}
+	return &executor.Failure{Msg: unlisted, Cause: fmt.Errorf("more than %d pages", maxListed)}
 }
 
 func (b *toolbox) add(l *link, t *mcp.Tool) error {
@@ -252,9 +305,9 @@ func (b *toolbox) add(l *link, t *mcp.Tool) error {
 func (b *toolbox) put(t *tool) error {
 	switch {
 	case b.find(t.name) != nil:
-		return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("two tools are %q for the model; leave one out with allow", t.name)}
+		return &executor.Failure{Msg: unlisted, Cause: fmt.Errorf("two tools are %q for the model; leave one out with allow", t.name)}
 	case len(b.tools) == maxTools:
-		return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("more than %d; choose some with allow", maxTools)}
+		return &executor.Failure{Msg: unlisted, Cause: fmt.Errorf("more than %d; choose some with allow", maxTools)}
 	}
 	b.tools = append(b.tools, t)
 	return nil
@@ -301,19 +354,26 @@ type result struct {
 func (t *tool) call(ctx context.Context, arguments, key string, timeout time.Duration) result {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	in := map[string]any{}
-	if strings.TrimSpace(arguments) != "" {
-		if err := json.Unmarshal([]byte(arguments), &in); err != nil {
-			return result{"The arguments are not a JSON object.", true}
-		}
+	// The tool gets what the model wrote and the client approved, to the digit.
+	in := json.RawMessage(cmp.Or(strings.TrimSpace(arguments), "{}"))
+	switch {
+	case string(in) == "null":
+		in = json.RawMessage("{}")
+	case !isObject(string(in)):
+		return result{"The arguments are not a JSON object.", true}
 	}
 	if err := t.link.open(ctx); err != nil {
 		t.link.log.Warn("tool server not reached", slog.Any("error", err))
 		return result{"The server of the tool cannot be reached. The tool was not called.", true}
 	}
-	got, err := t.link.session.CallTool(ctx, &mcp.CallToolParams{
-		Name: t.own, Arguments: in, Meta: mcp.Meta{"holdfast/idempotencyKey": key},
-	})
+	params := &mcp.CallToolParams{Name: t.own, Arguments: in, Meta: mcp.Meta{"holdfast/idempotencyKey": key}}
+	got, err := t.link.session.CallTool(ctx, params)
+	if errors.Is(err, mcp.ErrSessionMissing) {
+		t.link.close() // the server has forgotten the session, so it has not made the call
+		if err = t.link.open(ctx); err == nil {
+			got, err = t.link.session.CallTool(ctx, params)
+		}
+	}
 	refused, answered := errors.AsType[*jsonrpc.Error](err)
 	switch {
 	case err == nil && got.NeedsInput():

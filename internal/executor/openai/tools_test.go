@@ -124,7 +124,7 @@ func TestToolsAreCalled(t *testing.T) {
 	for _, tool := range f.Calls()[0].Tools {
 		names = append(names, tool["function"].(map[string]any)["name"].(string))
 	}
-	require.ElementsMatch(t, []string{"t__look", "t__pay", "t__fail", "t__crash", "t__long", "t__environment", "far__pay"}, names)
+	require.ElementsMatch(t, []string{"t__look", "t__pay", "t__fail", "t__crash", "t__long", "t__environment", "t__raw", "far__pay"}, names)
 	require.Contains(t, last(out), `"totalTokens":51`, "of all three calls")
 	require.NotEqual(t, f.Calls()[0].Key, f.Calls()[1].Key)
 }
@@ -237,6 +237,71 @@ func TestToolServerAway(t *testing.T) {
 	require.Empty(t, f.Calls())
 }
 
+// A server that refuses will refuse again: nobody waits for it.
+func TestToolServerRefuses(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]http.Handler{
+		"a wrong credential": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }),
+		"a wrong address":    http.NotFoundHandler(),
+		"an older protocol":  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }),
+		"no tools":           mcptest.WithoutTools(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(handler)
+			t.Cleanup(server.Close)
+			f := newFake(t, says("Hi"))
+			_, err := run(t, f.agent(t, func(o *openai.Options) { o.Tools = []openai.ToolServer{{Name: "far", URL: server.URL}} }), "do it")
+			failure, ok := errors.AsType[*executor.Failure](err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, "the agent's tools could not be listed", failure.Msg)
+			require.ErrorContains(t, failure.Cause, "tools of far: ")
+		})
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	t.Cleanup(server.Close)
+	f := newFake(t, says("Hi"))
+	_, err := run(t, f.agent(t, func(o *openai.Options) { o.Tools = []openai.ToolServer{{Name: "far", URL: server.URL}} }), "do it")
+	away, ok := errors.AsType[*executor.Unavailable](err)
+	require.True(t, ok, "%v", err)
+	require.ErrorContains(t, away.Err, "tools of far: ", "what operators read")
+}
+
+// A server that has dropped the session has made no call.
+func TestToolServerForgetsTheSession(t *testing.T) {
+	t.Parallel()
+	remote := mcptest.New(t)
+	handler := mcptest.Handler(remote.Dir)
+	lost := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), "tools/call") && !lost {
+			lost = true
+			end := httptest.NewRequestWithContext(r.Context(), http.MethodDelete, "/", nil)
+			end.Header.Set("Mcp-Session-Id", r.Header.Get("Mcp-Session-Id"))
+			handler.ServeHTTP(httptest.NewRecorder(), end)
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	f := newFake(t, calls("", "far__pay", "a"), says("Well."))
+	ran(t, f.agent(t, func(o *openai.Options) { o.Tools = []openai.ToolServer{{Name: "far", URL: server.URL}} }), "do it")
+	require.Equal(t, []string{"done: a"}, results(f))
+	require.Len(t, remote.Calls(), 1)
+}
+
+// Programs print banners before they speak the protocol.
+func TestLinesThatAreNoMessages(t *testing.T) {
+	t.Parallel()
+	tools := mcptest.New(t)
+	f := newFake(t, calls("", "t__look", "a"), says("Well."))
+	ran(t, f.agent(t, program(tools, func(s *openai.ToolServer) {
+		s.Argv = []string{"sh", "-c", `echo "Server starts"; echo; echo "[INFO] ready"; exec "$0"`, s.Argv[0]}
+	})), "do it")
+	require.Equal(t, []string{"done: a"}, results(f))
+}
+
 // The process of a tool server gets only the environment that is listed, and ends with the run.
 func TestToolServerProcess(t *testing.T) {
 	t.Parallel()
@@ -276,12 +341,13 @@ func TestCallsWaitForApproval(t *testing.T) {
 		want   []string
 	}{
 		"yes":          {message(task.Text(" Yes!\n")), []string{"done: a", "done: b", "done: c"}},
-		"data":         {message(data(`{"approve":true}`)), []string{"done: a", "done: b", "done: c"}},
-		"one of them":  {message(data(`{"approve":{"id0":true,"id1":true}}`)), []string{"done: a", "done: b", no}},
-		"all but one":  {message(task.Text("ok"), data(`{"approve":{"id0":false}}`)), []string{no, "done: b", "done: c"}},
+		"text in data": {message(data(`{"approved":"yes"}`)), []string{"done: a", "done: b", "done: c"}},
+		"data":         {message(data(`{"approved":true}`)), []string{"done: a", "done: b", "done: c"}},
+		"one of them":  {message(data(`{"id0":true,"id1":{"approved":true}}`)), []string{"done: a", "done: b", no}},
+		"all but one":  {message(task.Text("ok"), data(`{"id0":false}`)), []string{no, "done: b", "done: c"}},
 		"no":           {message(task.Text("no, take the cheap one")), []string{no, "done: b", no}},
-		"both":         {message(task.Text("no"), data(`{"approve":true}`)), []string{no, "done: b", no}},
-		"nonsense":     {message(data(`{"approve":"true"}`), data(`{"approve":{"id0":"yes"}}`)), []string{no, "done: b", no}},
+		"both":         {message(task.Text("no"), data(`{"approved":true}`)), []string{no, "done: b", no}},
+		"nonsense":     {message(data(`{"approved":1}`), data(`{"id0":["yes"]}`)), []string{no, "done: b", no}},
 		"two texts":    {message(task.Text("no"), task.Text("yes")), []string{no, "done: b", no}},
 		"another word": {message(task.Text("yes and no")), []string{no, "done: b", no}},
 	} {
@@ -294,7 +360,9 @@ func TestCallsWaitForApproval(t *testing.T) {
 			require.Equal(t, task.StateInputRequired, folded.Status.State)
 			require.Equal(t, "The agent asks for your approval of:\n- t__pay {\"of\":\"a\"}\n- t__pay {\"of\":\"c\"}\nAnswer yes or no.",
 				folded.Status.Message.Parts[0].Text)
-			require.JSONEq(t, `{"approvals":[{"id":"id0","tool":"t__pay","arguments":{"of":"a"}},{"id":"id2","tool":"t__pay","arguments":{"of":"c"}}]}`,
+			require.JSONEq(t, `{"approvals":[{"id":"id0","tool":"t__pay","arguments":{"of":"a"}},{"id":"id2","tool":"t__pay","arguments":{"of":"c"}}],
+				"requestedSchema":{"type":"object","required":["id0","id2"],
+					"properties":{"id0":{"type":"boolean","title":"t__pay"},"id2":{"type":"boolean","title":"t__pay"}}}}`,
 				string(folded.Status.Message.Parts[1].Data))
 			require.Contains(t, string(folded.Status.Message.Metadata), `"totalTokens":17`)
 			require.Len(t, tools.Calls(), 1, "only the one that needs no approval")
@@ -530,7 +598,7 @@ func TestCallOfAnAgentWaitsForApproval(t *testing.T) {
 	require.Equal(t, task.StateInputRequired, k.out.Task(t).Status.State)
 	require.Contains(t, k.out.Task(t).Status.Message.FirstText(), `agent__b {"message":"x"}`)
 	k.turn()
-	require.NoError(t, k.run(2, message(data(`{"approve":{"id0":true}}`))))
+	require.NoError(t, k.run(2, message(data(`{"id0":true}`))))
 	require.Len(t, k.made(), 1)
 	require.Equal(t, "b", k.made()[0].Agent)
 	k.turn()

@@ -172,7 +172,14 @@ async def test_approval_is_a_question(answer: Any, want: bool) -> None:
     turn = await task.send("Delete f")
     assert turn.state == "input-required"
     assert turn.message.text == 'Approve delete(name="f")?'
-    assert turn.message.data == {"approvals": [{"id": "c-1", "tool": "delete", "args": {"name": "f"}}], "calls": []}
+    assert turn.message.data == {
+        "approvals": [{"id": "c-1", "tool": "delete", "arguments": {"name": "f"}}],
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"approved": {"type": "boolean", "title": 'delete(name="f")'}},
+            "required": ["approved"],
+        },
+    }
     stored: Any = task.states["task"][0]
     assert stored["mine"] == 1
     # Another try, after a crash behind the question, asks again without the model.

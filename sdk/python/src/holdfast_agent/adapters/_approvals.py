@@ -13,19 +13,23 @@ from holdfast_agent.content import JSON
 YES = frozenset({"yes", "y", "ok", "okay", "true", "approve", "approved", "confirm", "confirmed"})
 
 
+APPROVED = "approved"
+"""The member of an answer that decides about all calls."""
+
+
 @dataclass
 class Call:
     """A call of a tool that waits."""
 
     id: str
     tool: str
-    args: JSON
+    arguments: JSON
 
     def to_json(self) -> dict[str, JSON]:
-        return {"id": self.id, "tool": self.tool, "args": self.args}
+        return {"id": self.id, "tool": self.tool, "arguments": self.arguments}
 
     def __str__(self) -> str:
-        members = self.args.items() if isinstance(self.args, dict) else [("", self.args)]
+        members = self.arguments.items() if isinstance(self.arguments, dict) else [("", self.arguments)]
         args = ", ".join((f"{k}=" if k else "") + dumps(v) for k, v in members)
         return f"{self.tool}({args})"
 
@@ -48,7 +52,14 @@ def arguments(given: Any) -> JSON:
 async def ask(run: Run, approvals: Sequence[Call], calls: Sequence[Call] = ()) -> None:
     """Ask whether to approve the one calls, and for the results of the others."""
     lines = [f"Approve {c}?" for c in approvals] + [f"What is the result of {c}?" for c in calls]
-    doc = {"approvals": [c.to_json() for c in approvals], "calls": [c.to_json() for c in calls]}
+    doc: dict[str, JSON] = {"approvals": [c.to_json() for c in approvals]}
+    if calls:
+        doc["calls"] = [c.to_json() for c in calls]
+    properties: dict[str, JSON] = {c.id: {"type": "boolean", "title": str(c)} for c in approvals}
+    properties.update({c.id: {"type": "string", "title": str(c)} for c in calls})
+    if len(approvals) == 1 and not calls:
+        properties = {APPROVED: {"type": "boolean", "title": str(approvals[0])}}
+    doc["requestedSchema"] = {"type": "object", "properties": properties, "required": list(properties)}
     await run.ask(["\n".join(lines), data(doc)])
 
 
@@ -62,7 +73,7 @@ def answers(message: Message, ids: Collection[str]) -> dict[str, JSON]:
 def approved(given: JSON) -> tuple[bool, str]:
     """Whether an answer approves, and the reason if it does not."""
     if isinstance(given, dict):
-        given = given.get("approved")
+        given = given.get(APPROVED)
     if isinstance(given, str):
         yes = given.strip().lower().rstrip(".!") in YES
         return yes, "" if yes else given

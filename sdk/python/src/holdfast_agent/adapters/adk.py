@@ -66,10 +66,10 @@ def _answered(run: Run) -> Message:
 
 def _response(call: dict[str, Any], given: JSON) -> Part:
     response: dict[str, JSON]
-    if isinstance(given, dict):
-        response = given
-    elif call.get("name") == CONFIRMATION:
+    if call.get("name") == CONFIRMATION and not (isinstance(given, dict) and "confirmed" in given):
         response = {"confirmed": _approvals.approved(given)[0]}
+    elif isinstance(given, dict):
+        response = given
     else:
         response = {"result": given}
     part = data({"id": call.get("id"), "name": call.get("name"), "response": response})
