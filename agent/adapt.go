@@ -80,13 +80,13 @@ func (e *emitter) Reply(ctx context.Context, m Message) error {
 // status treats a message without parts as no message.
 func (e *emitter) status(ctx context.Context, s task.State, m Message) error {
 	if len(m.Parts) == 0 {
-		return e.out.StatusWithMetadata(ctx, s, nil, m.EventMetadata)
+		return e.out.StatusAbout(ctx, s, nil, executor.About{Metadata: m.EventMetadata})
 	}
 	msg, err := toMessage(m)
 	if err != nil {
 		return err
 	}
-	return e.out.StatusWithMetadata(ctx, s, msg, m.EventMetadata)
+	return e.out.StatusAbout(ctx, s, msg, executor.About{Metadata: m.EventMetadata})
 }
 
 func (e *emitter) Artifact(ctx context.Context, a Artifact) error {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
@@ -381,8 +382,18 @@ const (
 // varying are the parts of a reason that differ from task to task.
 var varying = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F-]{27,}|\b[0-9a-fA-F]{12,}\b|\d+`)
 
-// constant returns a reason without the parts that differ from task to task.
-func constant(reason string) string { return varying.ReplaceAllString(reason, "#") }
+// placed is the beginning of a reason that names a type of error and its place in the agent's code.
+var placed = regexp.MustCompile(`^\S+ at \S+: `)
+
+// constant returns a reason without the parts that differ from task to task: the type of the error and its place if it names them,
+// else its first line.
+func constant(reason string) string {
+	reason, _, _ = strings.Cut(reason, "\n")
+	if at := placed.FindString(reason); at != "" {
+		reason = at
+	}
+	return varying.ReplaceAllString(reason, "#")
+}
 
 // sameReason returns a function that says whether another reason is in the same group.
 func sameReason(reason string) func(string) bool {

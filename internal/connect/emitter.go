@@ -283,12 +283,12 @@ func (p *problem) refusesEvent() bool {
 
 // Status implements executor.Emitter.
 func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) error {
-	return e.StatusWithMetadata(ctx, s, msg, nil)
+	return e.StatusAbout(ctx, s, msg, executor.About{})
 }
 
-// StatusWithMetadata implements executor.Emitter.
-func (e *emitter) StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error {
-	return e.emit(ctx, &wire.Event{Action: wire.Status, State: s, Message: msg, Metadata: metadata})
+// StatusAbout implements executor.Emitter.
+func (e *emitter) StatusAbout(ctx context.Context, s task.State, msg *task.Message, more executor.About) error {
+	return e.emit(ctx, &wire.Event{Action: wire.Status, State: s, Message: msg, Metadata: more.Metadata, Error: wire.Cause(more.Cause)})
 }
 
 // Ask implements executor.Emitter.

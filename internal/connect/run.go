@@ -63,8 +63,13 @@ func (r *run) stop(cause error, metadata json.RawMessage) {
 	r.interrupt(cause)
 }
 
-// errPanic says that the agent's code has panicked.
-var errPanic = errors.New("the agent panicked")
+// panicked is the error of the agent's code when it has panicked.
+type panicked struct {
+	value any
+	stack string
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("the agent panicked: %v", p.value) }
 
 // work executes the run and ends it.
 func (r *run) work() {
@@ -74,8 +79,9 @@ func (r *run) work() {
 	go func() {
 		defer func() {
 			if v := recover(); v != nil {
-				r.log.Error("the agent panicked", "panic", v, "stack", string(debug.Stack()))
-				ended <- fmt.Errorf("%w: %v", errPanic, v)
+				stack := string(debug.Stack())
+				r.log.Error("the agent panicked", "panic", v, "stack", stack)
+				ended <- &panicked{v, stack}
 			}
 		}()
 		ended <- r.agent.Execute(r.ctx, r.doc.Run, &Memory{r: r}, r.out)
@@ -159,7 +165,8 @@ func (r *run) finish(err error) error {
 // maxReason bounds what operators read about a retry.
 const maxReason = 1000
 
-// ending returns the event that ends a run with this result of its code. Only the text of a Failure is for clients.
+// ending returns the event that ends a run with this result of its code. Only the text of a Failure is for clients; operators get
+// the error.
 func ending(err error) *wire.Event {
 	if err == nil {
 		return &wire.Event{Action: wire.Status, State: task.StateCompleted}
@@ -175,14 +182,21 @@ func ending(err error) *wire.Event {
 		}
 		return &wire.Event{Action: wire.Retry, Reason: text, After: min(after, wire.MaxRetryAfter)}
 	}
-	text := "The agent failed."
+	text, cause := "The agent failed.", err
 	if f, ok := errors.AsType[*executor.Failure](err); ok {
-		text = f.Msg
+		text, cause = f.Msg, f.Cause
+	}
+	var why *wire.Error
+	if cause != nil {
+		why = &wire.Error{Type: fmt.Sprintf("%T", cause), Message: cause.Error()}
+	}
+	if p, ok := errors.AsType[*panicked](err); ok {
+		why = &wire.Error{Type: "panic", Message: fmt.Sprint(p.value), Trace: p.stack}
 	}
 	if _, ok := errors.AsType[errRefused](err); ok {
 		text = "The agent's output could not be stored."
 	}
-	return &wire.Event{Action: wire.Status, State: task.StateFailed, Message: &task.Message{Parts: []task.Part{task.Text(text)}}}
+	return &wire.Event{Action: wire.Status, State: task.StateFailed, Message: &task.Message{Parts: []task.Part{task.Text(text)}}, Error: why}
 }
 
 // release gives the run back, for as long as the worker tries.

@@ -222,6 +222,12 @@ type Chunk struct {
 	Metadata json.RawMessage // of the event
 }
 
+// About is what a status has besides its state and message.
+type About struct {
+	Metadata json.RawMessage // a JSON object, for clients
+	Cause    string          // why the run failed, for operators: clients do not see it
+}
+
 // Emitter writes to the task's log. Calls keep their order. A call returns when its event is queued within a bounded
 // window. The end of the run waits until all events are committed; no client sees an event before its commit.
 //
@@ -230,8 +236,8 @@ type Chunk struct {
 type Emitter interface {
 	// Status reports working (with a message, or as a heartbeat) or settles the run.
 	Status(ctx context.Context, s task.State, msg *task.Message) error
-	// StatusWithMetadata is Status with metadata of the event, a JSON object.
-	StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error
+	// StatusAbout is Status with more about the event.
+	StatusAbout(ctx context.Context, s task.State, msg *task.Message, more About) error
 	// Ask parks the task, as Status with input-required or auth-required does.
 	Ask(ctx context.Context, a Ask) error
 	// Artifact emits a whole artifact or a chunk. It returns the id of the artifact, so that an executor may leave the

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -109,18 +110,21 @@ func (e *emitter) hold() (release func()) {
 
 // Status implements executor.Emitter.
 func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) error {
-	return e.StatusWithMetadata(ctx, s, msg, nil)
+	return e.StatusAbout(ctx, s, msg, executor.About{})
 }
 
-// StatusWithMetadata implements executor.Emitter.
-func (e *emitter) StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error {
+// StatusAbout implements executor.Emitter.
+func (e *emitter) StatusAbout(ctx context.Context, s task.State, msg *task.Message, more executor.About) error {
 	e.began()
-	metadata, err := e.cleanJSON("metadata", metadata)
+	metadata, err := e.cleanJSON("metadata", more.Metadata)
 	if err != nil {
 		return err
 	}
 	ev := e.status(s, msg)
 	ev.Metadata = metadata
+	if more.Cause != "" {
+		ev.Cause = e.cleanCause(errors.New(more.Cause))
+	}
 	switch {
 	case e.spent.Load():
 		return errSpent
@@ -668,13 +672,16 @@ func (e *emitter) cleanParts(parts []task.Part) (_ []task.Part, err error) {
 // maxCause bounds the stored text of an error, in bytes.
 const maxCause = 8 << 10
 
-// cleanCause makes the text of an error storable. It cuts the middle out of a long one: the beginning
+// credentials are those that code of agents has, and may have in its errors: our keys and run tokens, and JSON Web Tokens.
+var credentials = regexp.MustCompile(`\b(?:hfk_|hfrun_)[A-Za-z0-9_-]{8,}|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)
+
+// cleanCause makes the text of an error storable, without credentials. It cuts the middle out of a long one: the beginning
 // says what failed, and the end is the newest output of the agent.
 func (e *emitter) cleanCause(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := err.Error()
+	text := credentials.ReplaceAllString(err.Error(), "[removed]")
 	if len(text) > maxCause {
 		text = text[:maxCause/4] + " … " + text[len(text)-maxCause*3/4:]
 	}

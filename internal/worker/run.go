@@ -135,8 +135,9 @@ func (r *run) execute() {
 			// runtime.Goexit, such as a test's FailNow in an embedded agent.
 			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: errors.New("it ended its goroutine (runtime.Goexit)")}
 		case v != nil:
-			r.pool.opt.Log.Error("agent crashed", "task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "panic", v, "stack", string(debug.Stack()))
-			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: fmt.Errorf("panic: %v", v)}
+			stack := string(debug.Stack())
+			r.pool.opt.Log.Error("agent crashed", "task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "panic", v, "stack", stack)
+			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: fmt.Errorf("panic: %v\n%s", v, stack)}
 		}
 	}()
 	in, err := r.input()

@@ -483,6 +483,23 @@ func TestUnstorableOutputFailsTask(t *testing.T) {
 	}
 }
 
+// Operators read what the agent's code has raised, with its line breaks and without the credentials that it has.
+func TestCausesOfFailures(t *testing.T) {
+	t.Parallel()
+	const token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl"
+	p := start(t, setup{}, does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		return out.StatusAbout(ctx, task.StateFailed, &task.Message{Parts: []task.Part{task.Text("Sorry.")}}, executor.About{
+			Cause: "KeyError at shop.py:41: 'o-7'\n  in pay\n  with hfk_abcdefghij_0123456789 hfrun_AZRcPo9afD6dUjwfDzsqEQ and " + token,
+		})
+	}), does(func(context.Context, *executor.Run, executor.Emitter) error { panic("oh") }))
+	h := p.create("a", "x")
+	require.Equal(t, "Sorry.", p.become(h, task.StateFailed).Status.Message.FirstText())
+	require.Equal(t, "KeyError at shop.py:41: 'o-7'\n  in pay\n  with [removed] [removed] and [removed]", p.errorOf(h))
+	h = p.create("b", "x")
+	require.Equal(t, "The agent crashed.", p.become(h, task.StateFailed).Status.Message.FirstText())
+	require.Regexp(t, `(?s)^The agent crashed.: panic: oh\n.*worker_test\.go:\d+`, p.errorOf(h))
+}
+
 func TestEmissionRules(t *testing.T) {
 	t.Parallel()
 	direct := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {

@@ -272,9 +272,9 @@ func (l *linkedFirst) check(ctx context.Context) {
 	}
 }
 
-func (l *linkedFirst) StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error {
+func (l *linkedFirst) StatusAbout(ctx context.Context, s task.State, msg *task.Message, more executor.About) error {
 	l.check(ctx)
-	return l.Emitter.StatusWithMetadata(ctx, s, msg, metadata)
+	return l.Emitter.StatusAbout(ctx, s, msg, more)
 }
 
 func (l *linkedFirst) Artifact(ctx context.Context, c executor.Chunk) (string, error) {

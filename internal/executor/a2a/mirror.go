@@ -96,18 +96,18 @@ func (m *mirror) status(ctx context.Context, s task.State, msg *task.Message, me
 	case !s.Settled():
 		return false, m.say(ctx, msg, metadata)
 	}
-	return true, m.out.StatusWithMetadata(ctx, s, shown(msg), metadata)
+	return true, m.out.StatusAbout(ctx, s, shown(msg), executor.About{Metadata: metadata})
 }
 
 // say emits a message of an agent that works, with the metadata of its status. Without either it is a sign of life.
 func (m *mirror) say(ctx context.Context, msg *task.Message, metadata json.RawMessage) error {
 	if msg == nil || len(msg.Parts) == 0 || m.spoken[msg.ID] && msg.ID != "" || msg.ID == "" && m.repeats(msg) {
-		return m.out.StatusWithMetadata(ctx, task.StateWorking, nil, metadata)
+		return m.out.StatusAbout(ctx, task.StateWorking, nil, executor.About{Metadata: metadata})
 	}
 	m.moved = true
 	m.speak(msg.ID)
 	m.have.Status.Message = msg
-	return m.out.StatusWithMetadata(ctx, task.StateWorking, shown(msg), metadata)
+	return m.out.StatusAbout(ctx, task.StateWorking, shown(msg), executor.About{Metadata: metadata})
 }
 
 // shown returns an agent's message without the ids of its tasks, which our clients do not know.

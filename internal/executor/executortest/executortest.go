@@ -145,12 +145,12 @@ func (r *Recorder) Refuse(err error) {
 
 // Status records a status event.
 func (r *Recorder) Status(ctx context.Context, s task.State, msg *task.Message) error {
-	return r.StatusWithMetadata(ctx, s, msg, nil)
+	return r.StatusAbout(ctx, s, msg, executor.About{})
 }
 
-// StatusWithMetadata records a status event with metadata.
-func (r *Recorder) StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error {
-	return r.record(ctx, task.Event{Kind: task.EventStatus, State: s, Message: msg, Metadata: metadata}, s.Settled())
+// StatusAbout records a status event.
+func (r *Recorder) StatusAbout(ctx context.Context, s task.State, msg *task.Message, more executor.About) error {
+	return r.record(ctx, task.Event{Kind: task.EventStatus, State: s, Message: msg, Metadata: more.Metadata, Cause: more.Cause}, s.Settled())
 }
 
 // Ask records a status event.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -38,6 +39,7 @@ type Event struct {
 	State      task.State       // Status
 	Message    *task.Message    // Status (may be nil) and Reply
 	Metadata   json.RawMessage  // Status: of the event
+	Error      *Error           // Status: what the agent's code has raised, for operators; or nil
 	Resume     *executor.Resume // Status of ask and auth; may be nil
 	Chunk      executor.Chunk   // Artifact, Text
 	Placed     bool             // Text: the agent said whether the chunk appends
@@ -69,7 +71,7 @@ var decoders = map[string]func([]byte) (*Event, *Malformed){
 	"ask":        asks(task.StateInputRequired, true),
 	"auth":       asks(task.StateAuthRequired, false),
 	"complete":   says(task.StateCompleted, false),
-	"fail":       says(task.StateFailed, true),
+	"fail":       decodeFail,
 	"reject":     says(task.StateRejected, false),
 	"reply":      decodeReply,
 	"checkpoint": decodeCheckpoint,
@@ -227,6 +229,57 @@ func says(state task.State, needsMessage bool) func([]byte) (*Event, *Malformed)
 		}
 		return ending(state, needsMessage, in.Message, in.Metadata)
 	}
+}
+
+// Error is what an agent's code has raised, for operators.
+type Error struct {
+	Type    string `json:"type,omitempty"`  // such as the class of an exception
+	Place   string `json:"place,omitempty"` // file and line
+	Message string `json:"message,omitempty"`
+	Trace   string `json:"trace,omitempty"`
+}
+
+// Cause returns the Error with a text; nil for none.
+func Cause(text string) *Error {
+	if text == "" {
+		return nil
+	}
+	return &Error{Message: text}
+}
+
+// text is the error as operators read it. Its first line begins with type and place, by which failures are grouped.
+func (e *Error) text() string {
+	if e == nil {
+		return ""
+	}
+	text := e.Message
+	switch {
+	case e.Type != "" && e.Place != "":
+		text = e.Type + " at " + e.Place + ": " + text
+	case e.Type != "":
+		text = e.Type + ": " + text
+	}
+	if e.Trace != "" {
+		text += "\n" + strings.TrimRight(e.Trace, "\n")
+	}
+	return text
+}
+
+func decodeFail(raw []byte) (*Event, *Malformed) {
+	var in struct {
+		Type     string         `json:"type"`
+		Message  *speech        `json:"message"`
+		Metadata jsontext.Value `json:"metadata"`
+		Error    *Error         `json:"error"`
+	}
+	if bad := unmarshal(raw, &in); bad != nil {
+		return nil, bad
+	}
+	event, bad := ending(task.StateFailed, true, in.Message, in.Metadata)
+	if bad == nil {
+		event.Error = in.Error
+	}
+	return event, bad
 }
 
 // asks returns the decoder of events that park the task.

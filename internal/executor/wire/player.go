@@ -111,7 +111,7 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 			err = p.out.Ask(ctx, executor.Ask{State: e.State, Message: e.Message, Metadata: e.Metadata, Resume: e.Resume})
 			break
 		}
-		err = p.out.StatusWithMetadata(ctx, e.State, e.Message, e.Metadata)
+		err = p.out.StatusAbout(ctx, e.State, e.Message, executor.About{Metadata: e.Metadata, Cause: e.Error.text()})
 	case Artifact:
 		_, err = p.out.Artifact(ctx, e.Chunk)
 	case Text:

@@ -385,3 +385,27 @@ func TestWrittenRunsAreReadTheSame(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+func TestErrorsAreForOperators(t *testing.T) {
+	t.Parallel()
+	for event, want := range map[string]string{
+		`{"type":"fail","message":"no"}`:                                                                                 "",
+		`{"type":"fail","message":"no","error":{"message":"gone"}}`:                                                      "gone",
+		`{"type":"fail","message":"no","error":{"type":"KeyError","message":"gone"}}`:                                    "KeyError: gone",
+		`{"type":"fail","message":"no","error":{"type":"KeyError","place":"a.py:7","message":"x","trace":"one\ntwo\n"}}`: "KeyError at a.py:7: x\none\ntwo",
+	} {
+		out := executortest.NewRecorder()
+		_, err := play(t, executortest.NewRun(""), out, event)
+		require.NoError(t, err)
+		require.Equal(t, want, out.Events()[0].Cause)
+		require.Equal(t, "no", out.Events()[0].Message.FirstText())
+	}
+}
+
+func TestErrorsAreWrittenAsTheyAreRead(t *testing.T) {
+	t.Parallel()
+	e := Event{Action: Status, State: task.StateFailed, Message: &task.Message{Parts: []task.Part{task.Text("no")}}, Error: &Error{Type: "*fs.PathError", Message: "gone"}}
+	raw, err := Encode(&e)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"type":"fail","message":{"parts":[{"text":"no"}]},"error":{"type":"*fs.PathError","message":"gone"}}`, string(raw))
+}

@@ -27,6 +27,7 @@ type eventDocument struct {
 	For           float64        `json:"for,omitzero"`
 	Interruptible bool           `json:"interruptible,omitzero"`
 	Calls         []callEvent    `json:"calls,omitempty"`
+	Error         *Error         `json:"error,omitempty"`
 	Reason        string         `json:"reason,omitempty"`
 	After         float64        `json:"after,omitzero"`
 }
@@ -113,6 +114,9 @@ func (e *Event) document() (*eventDocument, error) {
 // status writes a status. One with a resume URL has a type of its own.
 func (e *Event) status() (*eventDocument, error) {
 	out := &eventDocument{Type: "status", State: e.State.String(), Message: sent(e.Message), Metadata: opaque(e.Metadata)}
+	if e.Error != nil && e.Message != nil {
+		out.Type, out.State, out.Error = "fail", "", e.Error
+	}
 	if e.Resume == nil {
 		return out, nil
 	}

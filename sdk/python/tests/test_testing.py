@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -218,3 +219,66 @@ async def test_times() -> None:
 
     turn = await testing.run(agent, "hi", deadline="2026-03-01T12:00:00.123456789Z")
     assert turn.state == "completed"
+
+
+async def test_what_a_function_returns_is_the_answer() -> None:
+    agent = hf.Agent("x")
+
+    @agent.run
+    async def answer(run: hf.Run) -> Any:
+        return {"text": "Hello", "part": hf.data({"n": 1}), "parts": ["a", hf.data(2)], "wrong": {"n": 1}}[run.message.text]
+
+    turn = await testing.run(agent, "text")
+    assert (turn.state, turn.text, turn.artifacts[0].id) == ("completed", "Hello", "text-1")
+    turn = await testing.run(agent, "part")
+    assert (turn.state, turn.artifacts[0].parts[0].data) == ("completed", {"n": 1})
+    turn = await testing.run(agent, "parts")
+    assert [p.text or p.data for p in turn.artifacts[0].parts] == ["a", 2]
+    turn = await testing.run(agent, "wrong")
+    assert turn.state == "failed"
+    assert turn.end["error"]["type"] == "TypeError"
+    sync = hf.Agent("y")
+
+    @sync.run
+    def say(run: hf.SyncRun) -> str:
+        return "Hello"
+
+    assert (await testing.run(sync, "x")).text == "Hello"
+
+
+async def test_operators_read_what_was_raised() -> None:
+    agent = hf.Agent("x")
+    orders: dict[str, str] = {}
+
+    @agent.run
+    async def answer(run: hf.Run) -> None:
+        try:
+            orders[run.message.text]
+        except KeyError as e:
+            if run.message.text == "known":
+                raise hf.Fail("There is no such order.") from e
+            raise
+
+    turn = await testing.run(agent, "o-7")
+    assert turn.message.text == "The agent failed."
+    error = turn.end["error"]
+    assert (error["type"], error["message"]) == ("KeyError", "'o-7'")
+    assert re.fullmatch(r"test_testing\.py:\d+", error["place"])
+    assert "orders[run.message.text]" in error["trace"]
+    assert "holdfast_agent" not in error["trace"]
+    turn = await testing.run(agent, "known")
+    assert (turn.message.text, turn.end["error"]["message"]) == ("There is no such order.", "'known'")
+
+
+async def test_nothing_follows_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    agent = hf.Agent("x")
+
+    @agent.run
+    async def answer(run: hf.Run) -> None:
+        await run.complete("Done.")
+        await run.text("more")
+
+    turn = await testing.run(agent, "x")
+    assert (turn.state, turn.text) == ("completed", "")
+    assert "after the end of the run" in caplog.text
+    assert "not even 'text'" in caplog.text

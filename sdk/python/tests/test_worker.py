@@ -607,7 +607,13 @@ async def test_errors_end_the_run(server: Server, start: Start, caplog: pytest.L
     start(agent)
     runs = {word: await server.add(word) for word in ("fail", "reject", "retry", "crash", "exit")}
     await server.until(lambda: all(r.ended for r in runs.values()))
-    assert {word: r.events[-1] for word, r in runs.items()} == {
+    ends = {word: dict(r.events[-1]) for word, r in runs.items()}
+    raised = {word: (e["type"], e["message"]) for word, end in ends.items() if (e := end.pop("error", None))}
+    assert raised == {
+        "crash": ("RuntimeError", "secret 42"),
+        "exit": ("RuntimeError", "the agent's code raised SystemExit(3)"),
+    }
+    assert ends == {
         "fail": {"type": "fail", "message": "Out of paper."},
         "reject": {"type": "reject", "message": "Not me."},
         "retry": {"type": "retry", "reason": "busy", "after": 3},
@@ -625,7 +631,9 @@ async def test_a_refused_event_fails_the_run(server: Server, start: Start) -> No
     start(hello())
     run = await server.add()
     await server.until(lambda: run.ended)
-    assert run.events == [{"type": "fail", "message": "The agent failed."}]
+    (end,) = run.events
+    assert (end["message"], end["error"]["type"]) == ("The agent failed.", "EventRefused")
+    assert "too odd" in end["error"]["message"]
 
 
 async def test_the_agent_learns_of_a_refused_event(server: Server, start: Start) -> None:

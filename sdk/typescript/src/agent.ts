@@ -1,8 +1,16 @@
 import { ConnectError } from "./errors.js";
 import type { Run } from "./run.js";
+import type { NewPart } from "./types.js";
 
-/** Answers one message. Returning completes the task, unless an event has ended the run. Calls run concurrently. */
-export type Handler = (run: Run) => Promise<void> | void;
+/** What a function may return: a text or parts, which are the answer. */
+// biome-ignore lint/suspicious/noConfusingVoidType: most functions return nothing
+export type Returned = string | NewPart | NewPart[] | undefined | void;
+
+/**
+ * Answers one message. Returning completes the task, unless an event has ended the run: a string is emitted as text, parts as an
+ * artifact. Calls run concurrently.
+ */
+export type Handler = (run: Run) => Promise<Returned> | Returned;
 
 /** What an agent has besides its function. */
 export interface AgentOptions {

@@ -1,4 +1,5 @@
 import type { JsonObject } from "./json.js";
+import type { ErrorDocument } from "./types.js";
 
 /** Throw it to fail the task with a text for the client. The cause is logged, and clients do not see it. */
 export class Fail extends Error {
@@ -90,4 +91,33 @@ export class RunApiError extends Error {
 /** An option, a variable or the server rules out that this worker ever works. */
 export class ConnectError extends Error {
   override name = "ConnectError";
+}
+
+const maxTrace = 16000;
+
+/** What operators read of an error. Its place is the newest frame of the agent's own code. */
+export function raised(error: unknown): ErrorDocument | undefined {
+  if (error === undefined || error === null) return undefined;
+  if (!(error instanceof Error)) return { message: String(error) };
+  const frames = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line) && !line.includes(here));
+  const own = frames.find((line) => !/node:|node_modules/.test(line)) ?? frames[0];
+  const place = /([^/\\() ]+:\d+):\d+\)?$/.exec(own ?? "")?.[1];
+  const cause = error.cause === undefined ? "" : `\ncaused by ${stackOf(error.cause)}`;
+  return {
+    type: error.name,
+    place,
+    message: error.message,
+    trace: (frames.join("\n") + cause).slice(0, maxTrace) || undefined,
+  };
+}
+
+/** The folder of this package, in the names of its files. */
+const here = new URL(".", import.meta.url).pathname;
+
+/** The stack of an error and of its causes. */
+export function stackOf(error: unknown): string {
+  if (error instanceof EventRefused) return error.message;
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause === undefined ? "" : `\ncaused by ${stackOf(error.cause)}`;
+  return (error.stack ?? error.message) + cause;
 }

@@ -7,7 +7,7 @@
  * serve(agent("hello", async (run) => { await run.text(`Hello, ${run.message.text}!`); }));
  * ```
  */
-export { type Agent, type AgentOptions, agent, type Handler } from "./agent.js";
+export { type Agent, type AgentOptions, agent, type Handler, type Returned } from "./agent.js";
 export { ConnectError, EventRefused, Fail, Reject, Retry, RunApiError, StateChanged, Stopped } from "./errors.js";
 export { type Json, type JsonObject, parse, stringify } from "./json.js";
 export { type Fields, type Level, type Logger, textLogger } from "./log.js";

@@ -1,4 +1,4 @@
-import { RunApiError, StateChanged, Stopped } from "./errors.js";
+import { RunApiError, raised, StateChanged, Stopped } from "./errors.js";
 import { type Answer, Backoff, problemOf, type Transport, temporary } from "./http.js";
 import { type Json, type JsonObject, parse, stringify } from "./json.js";
 import { describe, type Logger, withFields } from "./log.js";
@@ -268,9 +268,9 @@ export class Run {
     return this.#emit({ type: "complete", message: optional(message), metadata: o.metadata });
   }
 
-  /** Ends the task as failed, with a message that the client reads. */
-  fail(message: Speech, o: EventOptions = {}): Promise<void> {
-    return this.#emit({ type: "fail", message: speech(message), metadata: o.metadata });
+  /** Ends the task as failed, with a message that the client reads. Operators read the error, with its stack. */
+  fail(message: Speech, o: EventOptions & { error?: unknown } = {}): Promise<void> {
+    return this.#emit({ type: "fail", message: speech(message), metadata: o.metadata, error: raised(o.error) });
   }
 
   /** Ends the task as rejected: the agent will not do it. */

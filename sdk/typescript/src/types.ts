@@ -72,6 +72,15 @@ export interface SaidDocument extends MessageDocument {
   omitted?: number;
 }
 
+/** What an agent's code has thrown, for operators. */
+export interface ErrorDocument {
+  type?: string;
+  /** File and line. */
+  place?: string;
+  message: string;
+  trace?: string;
+}
+
 /** The state of a called task. */
 export type ResultState = "completed" | "failed" | "canceled" | "rejected" | "input-required" | "auth-required";
 

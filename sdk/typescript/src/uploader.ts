@@ -92,9 +92,9 @@ export class Uploader {
    */
   push(event: Event): Promise<void> {
     const line = stringify(event);
+    if (this.#closed) return rejected(new Error(`${event.type}: the run has ended by an earlier event`));
     const failure = this.#failure();
     if (failure) return rejected(failure);
-    if (this.#closed) return rejected(new Stopped("over", `${event.type}: the run has ended by an earlier event`));
     const last = ends(event);
     this.#queue.push({ line, type: event.type, ends: last });
     this.#size += line.length;

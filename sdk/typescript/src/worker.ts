@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Agent, Handler } from "./agent.js";
-import { ConnectError, EventRefused, Fail, Reject, Retry, Stopped } from "./errors.js";
+import { ConnectError, Fail, Reject, Retry, raised, Stopped, stackOf } from "./errors.js";
 import {
   type Answer,
   Backoff,
@@ -598,7 +598,12 @@ export async function perform(run: Run, handler: Handler, gone: () => boolean): 
   const { uploader, signal } = run;
   let error: unknown;
   try {
-    await handler(run);
+    const given = await handler(run);
+    if (typeof given === "string") await run.text(given);
+    else if (given !== undefined && given !== null) {
+      const parts = Array.isArray(given) ? given : [given];
+      await run.artifact({ artifactId: `result-${run.turn}`, name: "result", parts }, { last: true });
+    }
   } catch (thrown) {
     error = thrown ?? new Error("the function threw nothing");
   }
@@ -628,13 +633,7 @@ function endOf(error: unknown): [Event, "completed" | "failed" | "rejected" | "a
   if (error instanceof Retry)
     return [{ type: "retry", reason: describe(error) || undefined, after: error.after }, "asked for a retry"];
   if (error instanceof Reject) return [{ type: "reject", message: error.message || undefined }, "rejected"];
-  if (error instanceof Fail) return [{ type: "fail", message: error.message || "The agent failed." }, "failed"];
-  return [{ type: "fail", message: "The agent failed." }, "failed"];
-}
-
-function stackOf(error: unknown): string {
-  if (error instanceof EventRefused) return error.message;
-  if (!(error instanceof Error)) return String(error);
-  const cause = error.cause === undefined ? "" : `\ncaused by ${stackOf(error.cause)}`;
-  return (error.stack ?? error.message) + cause;
+  if (error instanceof Fail)
+    return [{ type: "fail", message: error.message || "The agent failed.", error: raised(error.cause) }, "failed"];
+  return [{ type: "fail", message: "The agent failed.", error: raised(error) }, "failed"];
 }

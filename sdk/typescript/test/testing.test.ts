@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { agent, Fail, Retry, type Run, StateChanged, type Stopped } from "holdfast-agent";
+import { agent, type ErrorDocument, Fail, Retry, type Returned, type Run, StateChanged, type Stopped } from "holdfast-agent";
 import { TestTask } from "holdfast-agent/testing";
 import { until } from "./server.js";
 
@@ -58,7 +58,10 @@ test("tries are limited, and errors are hidden", async () => {
     }),
     { log: quiet },
   ).say("x");
-  assert.deepEqual(failed.events, [{ type: "fail", message: "The agent failed." }]);
+  assert.deepEqual(
+    failed.events.map(({ type, message }) => ({ type, message })),
+    [{ type: "fail", message: "The agent failed." }],
+  );
   assert.match(lines.join(), /secret/);
   const said = await new TestTask(
     agent(() => {
@@ -155,4 +158,32 @@ test("an artifact grows, and can be read", async () => {
   const turn = await task.say([{ text: "x" }, { data: [1] }]);
   assert.equal(turn.artifacts[0]?.name, "log");
   assert.equal(turn.state, "completed");
+});
+
+test("what a function returns is the answer", async () => {
+  const answers: { [text: string]: Returned } = {
+    text: "Hello",
+    part: { data: { n: 1 } },
+    parts: [{ text: "a" }, { data: 2 }],
+  };
+  const echo = agent("echo", (run) => answers[run.message.text] as Returned);
+  assert.equal((await new TestTask(echo).say("text")).text, "Hello");
+  const turn = await new TestTask(echo).say("part");
+  assert.deepEqual([turn.state, turn.artifacts[0]?.parts[0]?.data], ["completed", { n: 1 }]);
+  assert.equal((await new TestTask(echo).say("parts")).artifacts[0]?.parts.length, 2);
+});
+
+test("operators read what was thrown", async () => {
+  const failing = agent("failing", (run) => {
+    const cause = new RangeError("order o-7");
+    throw run.message.text === "known" ? new Fail("There is no such order.", { cause }) : cause;
+  });
+  const turn = await new TestTask(failing).say("hi");
+  const { error } = turn.events.at(-1) as unknown as { error: ErrorDocument };
+  assert.deepEqual([error.type, error.message], ["RangeError", "order o-7"]);
+  assert.match(error.place ?? "", /^testing\.test\.js:\d+$/);
+  assert.match(error.trace ?? "", /testing\.test\.js/);
+  const known = await new TestTask(failing).say("known");
+  assert.deepEqual(known.message?.parts, [{ text: "There is no such order." }]);
+  assert.equal((known.events.at(-1) as unknown as { error: ErrorDocument }).error.message, "order o-7");
 });

@@ -7,6 +7,7 @@ import {
   agent,
   type ConnectOptions,
   connect,
+  type ErrorDocument,
   EventRefused,
   Fail,
   type Handler,
@@ -138,12 +139,12 @@ test("what a function throws ends the run", async () => {
   const tasks = Object.keys(errors).map((name) => server.give(name));
   await until("all tasks end", () => tasks.every((t) => t.ended));
   assert.deepEqual(
-    tasks.map((t) => t.events),
+    tasks.map((t) => t.events.map(({ error, ...event }) => [event, (error as ErrorDocument | undefined)?.message])),
     [
-      [{ type: "fail", message: "Out of paper." }],
-      [{ type: "reject", message: "Not me." }],
-      [{ type: "retry", reason: "busy", after: 7 }],
-      [{ type: "fail", message: "The agent failed." }],
+      [[{ type: "fail", message: "Out of paper." }, "tray 2"]],
+      [[{ type: "reject", message: "Not me." }, undefined]],
+      [[{ type: "retry", reason: "busy", after: 7 }, undefined]],
+      [[{ type: "fail", message: "The agent failed." }, "secret 42"]],
     ],
   );
   assert.match(logged, /secret 42/);

@@ -13,8 +13,8 @@ from typing import Any, Union, cast
 from ._logs import current
 from ._outbox import Outbox
 from ._run import Run, SyncRun
-from .content import JSON
-from .errors import EventRefused, Fail, Reject, Retry, Stopped
+from .content import JSON, to_message
+from .errors import Ended, EventRefused, Fail, Reject, Retry, Stopped
 
 AsyncHandler = Callable[[Run], Awaitable[Any]]
 SyncHandler = Callable[[SyncRun], Any]
@@ -93,9 +93,21 @@ class Active:
 
     async def _guarded(self) -> None:
         try:
-            await cast(AsyncHandler, self._handler)(self.run)
+            given = await cast(AsyncHandler, self._handler)(self.run)
+            if given is not None:
+                await self._answer(given)
         except (SystemExit, KeyboardInterrupt) as e:
             raise RuntimeError(f"the agent's code raised {e!r}") from e
+
+    async def _answer(self, given: Any) -> None:
+        """What the function has returned is the answer: a text, or parts."""
+        if self.run.ended:
+            raise Ended("the function returned a value after the end of the run")
+        if isinstance(given, str):
+            await self.run.text(given)
+        else:
+            parts = to_message(given).parts
+            await self.run.artifact(*parts, name="result", id=f"result-{self.run.turn}")
 
     async def _threaded(self, run: SyncRun) -> None:
         """Call a sync agent in a thread of its own. It is a daemon: code that never returns does not keep the process."""
@@ -111,7 +123,9 @@ class Active:
         def body() -> None:
             error: BaseException | None = None
             try:
-                cast(SyncHandler, self._handler)(run)
+                given = cast(SyncHandler, self._handler)(run)
+                if given is not None:
+                    run._wait(self._answer(given))
             except StopIteration as e:  # a future refuses it
                 error = RuntimeError(f"the agent's code raised {e!r}")
             except (SystemExit, KeyboardInterrupt) as e:
@@ -128,11 +142,11 @@ class Active:
     async def _finish(self, error: BaseException | None) -> None:
         run = self.run
         try:
-            if run.stop_reason in GONE or self._outbox.ended:
-                return
             if run.ended:
                 if error is not None and not isinstance(error, (asyncio.CancelledError, Stopped)):
                     run.log.warning("the agent raised an error after the end of the run", exc_info=error)
+                return
+            if run.stop_reason in GONE or self._outbox.ended:
                 return
             if run.stop_reason is not None:
                 # The run is released. After a cancel the server then makes the task canceled.
@@ -145,7 +159,7 @@ class Active:
                 await self._end(error)
             except EventRefused as e:
                 run.log.error("an event was refused", exc_info=e)
-                await run.fail(FAILED)
+                await run.fail(FAILED, error=e)
         except Stopped:
             pass
         except EventRefused as e:
@@ -156,7 +170,7 @@ class Active:
         if error is None:
             await run.complete()
         elif isinstance(error, Fail):
-            await run.fail(str(error) or FAILED)
+            await run.fail(str(error) or FAILED, error=error.__cause__)
         elif isinstance(error, Reject):
             await run.reject(str(error) or None)
         elif isinstance(error, Retry):
@@ -164,4 +178,4 @@ class Active:
             await run.retry(error.reason or None, after=error.after)
         else:
             run.log.error("the agent failed", exc_info=error)
-            await run.fail(FAILED)
+            await run.fail(FAILED, error=error)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import os
 import threading
+import traceback
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -211,9 +213,11 @@ class Run(RunInfo):
         """End the task: completed."""
         await self._emit("complete", message=_speech(message), metadata=metadata)
 
-    async def fail(self, message: MessageLike, *, metadata: dict[str, JSON] | None = None) -> None:
-        """End the task: failed."""
-        await self._emit("fail", message=_speech(message), metadata=metadata)
+    async def fail(
+        self, message: MessageLike, *, metadata: dict[str, JSON] | None = None, error: BaseException | None = None
+    ) -> None:
+        """End the task: failed. The client reads the message; operators read the error, with its trace."""
+        await self._emit("fail", message=_speech(message), metadata=metadata, error=_raised(error))
 
     async def reject(self, message: MessageLike | None = None, *, metadata: dict[str, JSON] | None = None) -> None:
         """End the task: rejected."""
@@ -448,9 +452,9 @@ class SyncRun(RunInfo):
         """End the task: completed."""
         self._wait(self._run.complete(message, metadata=metadata))
 
-    def fail(self, message: MessageLike, *, metadata: dict[str, JSON] | None = None) -> None:
-        """End the task: failed."""
-        self._wait(self._run.fail(message, metadata=metadata))
+    def fail(self, message: MessageLike, *, metadata: dict[str, JSON] | None = None, error: BaseException | None = None) -> None:
+        """End the task: failed. The client reads the message; operators read the error, with its trace."""
+        self._wait(self._run.fail(message, metadata=metadata, error=error))
 
     def reject(self, message: MessageLike | None = None, *, metadata: dict[str, JSON] | None = None) -> None:
         """End the task: rejected."""
@@ -532,6 +536,25 @@ def _speech(message: MessageLike | None) -> JSON:
     if message is None or isinstance(message, str):
         return message
     return to_message(message).to_json()
+
+
+_HERE = os.path.dirname(__file__)
+_TRACE = 16000
+"""The longest trace, in characters: the newest frames are at its end."""
+
+
+def _raised(error: BaseException | None) -> JSON:
+    """What operators read of an exception. Its place is the newest frame of the agent's own code."""
+    if error is None:
+        return None
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_HERE + os.sep)]
+    own = [f for f in frames if os.sep + "site-packages" + os.sep not in f.filename] or frames
+    lines = traceback.TracebackException.from_exception(error)
+    lines.stack = traceback.StackSummary.from_list(frames)
+    doc: dict[str, JSON] = {"type": type(error).__name__, "message": str(error), "trace": "".join(lines.format())[-_TRACE:]}
+    if own:
+        doc["place"] = f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}"
+    return doc
 
 
 def _resume(resume: Resume | bool | None) -> JSON:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 
@@ -207,7 +208,9 @@ class Worker:
         for stop in answer.get("runs") or []:
             active = self._runs.get(stop["id"])
             if active is not None:
-                active.run.log.info("the server stops the run", extra={"reason": stop["stop"]})
+                # It also "stops" a run whose end it has just stored.
+                level = logging.DEBUG if active.run.ended else logging.INFO
+                active.run.log.log(level, "the server stops the run", extra={"reason": stop["stop"]})
                 active.stop(stop["stop"], stop.get("metadata"))
             elif stop["stop"] != "canceled":
                 self._strange.pop(stop["id"], None)
