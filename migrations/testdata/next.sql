@@ -26,6 +26,8 @@
 -- 00030_admin_sessions.sql 694bcaab43a54777f1ed1ec963a1d8dcadb148bca7914123caa07c8cb210687f
 -- 00031_list_indexes.sql aeb8d1cecae79c3b389bf0e394ac65b11648c997c985a690c8dce5b760f6ed10
 -- 00032_servers.sql 3e005ebc5c2db6a544a23c69bdbe25b81e252e637deb8af870fba35cbf8327fb
+-- 00033_payloads_in_rows.sql 99c78900f7927d16eca02e3b3a97531215adf1c6c602fe4de8894d4c242fb59a
+-- 00034_memory_keys.sql 610b21e5f7bf1279eaf395042de5b3b5e7bc56e1a6611b44e1021ae1ff9d61c4
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -789,6 +791,8 @@ CREATE TABLE holdfast.artifacts_20261101 (
     CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
     CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
 );
+ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN artifact_id SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN payload SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
 CREATE SEQUENCE holdfast.push_attempts_id
     START WITH 1
@@ -818,7 +822,7 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261127 (
+CREATE TABLE holdfast.attempts_20261129 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
     config_id text NOT NULL,
@@ -834,11 +838,11 @@ CREATE TABLE holdfast.attempts_20261127 (
     worker_id uuid,
     CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
 );
-COMMENT ON COLUMN holdfast.attempts_20261127.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261127.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261127.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261127.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261128 (
+COMMENT ON COLUMN holdfast.attempts_20261129.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261129.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261129.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261129.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261130 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
     config_id text NOT NULL,
@@ -854,10 +858,10 @@ CREATE TABLE holdfast.attempts_20261128 (
     worker_id uuid,
     CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
 );
-COMMENT ON COLUMN holdfast.attempts_20261128.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261128.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261128.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261128.status IS 'The HTTP status; null if there was no answer.';
+COMMENT ON COLUMN holdfast.attempts_20261130.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261130.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261130.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261130.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -1095,6 +1099,8 @@ CREATE TABLE holdfast.events_20261101 (
     CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
     CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
 );
+ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN artifact_id SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN payload SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
 CREATE TABLE holdfast.events_kept (
     task uuid NOT NULL,
@@ -1115,6 +1121,8 @@ CREATE TABLE holdfast.events_kept (
     CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
     CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
 );
+ALTER TABLE ONLY holdfast.events_kept ALTER COLUMN artifact_id SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.events_kept ALTER COLUMN payload SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.events_kept ALTER COLUMN payload SET COMPRESSION lz4;
 CREATE TABLE holdfast.idempotency_keys (
     day date NOT NULL,
@@ -1128,7 +1136,7 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261127 (
+CREATE TABLE holdfast.keys_20261129 (
     day date NOT NULL,
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -1137,8 +1145,8 @@ CREATE TABLE holdfast.keys_20261127 (
     task uuid NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
-COMMENT ON COLUMN holdfast.keys_20261127.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261128 (
+COMMENT ON COLUMN holdfast.keys_20261129.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261130 (
     day date NOT NULL,
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -1147,7 +1155,7 @@ CREATE TABLE holdfast.keys_20261128 (
     task uuid NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
-COMMENT ON COLUMN holdfast.keys_20261128.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+COMMENT ON COLUMN holdfast.keys_20261130.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1265,7 +1273,7 @@ CREATE TABLE holdfast.secrets (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON TABLE holdfast.secrets IS 'Secret: keys that all replicas share.';
-COMMENT ON COLUMN holdfast.secrets.name IS 'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks, and what comes by resume URLs, and signs these URLs, if the environment has no key.';
+COMMENT ON COLUMN holdfast.secrets.name IS 'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks, and what comes by resume URLs, and signs these URLs, if the environment has no key. memory: makes the keys under which agents keep memory; with a new value they lose it.';
 CREATE TABLE holdfast.signing_keys (
     key_id text NOT NULL,
     algorithm text NOT NULL,
@@ -2477,96 +2485,96 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261127 FOR VALUES FROM ('2026-11-27 05:45:00+05:45') TO ('2026-11-28 05:45:00+05:45');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261128 FOR VALUES FROM ('2026-11-28 05:45:00+05:45') TO ('2026-11-29 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261129 FOR VALUES FROM ('2026-11-29 05:45:00+05:45') TO ('2026-11-30 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261130 FOR VALUES FROM ('2026-11-30 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261127 FOR VALUES FROM ('2026-11-27') TO ('2026-11-28');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261128 FOR VALUES FROM ('2026-11-28') TO ('2026-11-29');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261129 FOR VALUES FROM ('2026-11-29') TO ('2026-11-30');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261130 FOR VALUES FROM ('2026-11-30') TO ('2026-12-01');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-27 09:30:04.099373+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-27 09:30:04.100497+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e66-77f7-bdf0-0e101a3c0b04', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-27 09:30:04.105634+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e6e-77ac-8985-33c39461de0a', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-27 09:30:04.117024+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e76-7991-a52b-c925232bdf60', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-27 09:30:04.121183+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e76-7991-a52b-c925232bdf60', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-27 09:30:04.125191+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.1294+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.130144+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.130864+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.136932+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.141965+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.142831+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.143614+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.144292+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.145025+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.145689+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.146382+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.147119+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.14784+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.148762+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.149612+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.15058+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.151512+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.152305+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.15352+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 09:30:04.154315+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4ea7-700c-a5d0-80bc9117e4e1', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-27 09:30:04.170228+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4eab-7bed-8c01-8dca554df98e', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-27 09:30:04.175366+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21b1b-4ee4-708b-a264-e8747c0fcf17', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-27 09:30:04.238646+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261127 VALUES (1, '01a21b1b-4ee4-708b-a264-e8747c0fcf17', 'w1', '2026-11-27 09:30:04.317121+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96');
-INSERT INTO holdfast.attempts_20261127 VALUES (2, '01a21b1b-4ee4-708b-a264-e8747c0fcf17', 'w1', '2026-11-27 09:30:04.3266+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96');
-INSERT INTO holdfast.attempts_20261127 VALUES (3, '01a21b1b-4ed4-7066-a677-eba71e889c3b', 'w1', '2026-11-27 09:30:04.349636+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96');
-INSERT INTO holdfast.attempts_20261127 VALUES (4, '01a21b1b-4ed4-7066-a677-eba71e889c3b', 'w1', '2026-11-27 09:30:04.357905+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96');
-INSERT INTO holdfast.attempts_20261127 VALUES (5, '01a21b1b-4ed4-7066-a677-eba71e889c3b', 'w1', '2026-11-27 09:30:04.365532+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96');
-INSERT INTO holdfast.attempts_20261127 VALUES (6, '01a21b1b-4eda-71b6-9a82-9ab4995a3663', 'w1', '2026-11-27 09:30:04.384617+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96');
-INSERT INTO holdfast.attempts_20261127 VALUES (7, '01a21b1b-4eda-71b6-9a82-9ab4995a3663', 'w1', '2026-11-27 09:30:04.389694+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96');
-INSERT INTO holdfast.attempts_20261127 VALUES (8, '01a21b1b-4edd-7769-830b-21d24fbc24c5', 'w1', '2026-11-27 09:30:04.402741+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96');
-INSERT INTO holdfast.attempts_20261127 VALUES (9, '01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44', 'w1', '2026-11-27 09:30:04.412528+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-27 09:30:04.045487+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4e15-7cbf-b2f2-1415499e60a0","agent":"travel","subject":"ada"}]', '\xae6fc7003d20792edfc5074aa8c6c07289546a09255557470d74207bcafa544c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-27 09:30:04.081632+05:45', 'holdfast', '[{"action":"task.continued","task":"01a21b1b-4e15-7cbf-b2f2-1415499e60a0","agent":"travel"}]', '\x3e418de66178ac036c5d313295702a3796265f670c42986108ad8867274c288a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-27 09:30:04.103318+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4e66-77f7-bdf0-0e101a3c0b04","agent":"travel","subject":"ada"}]', '\xb3485c02690d58b0aebab0e94eda788ff602270e9111ec5bedae3f833e496d98');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-27 09:30:04.107784+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4e6b-72a6-a24c-f0142765194a","agent":"travel","subject":"ben"}]', '\x8d921b27a1a42f937d7cf34fdbf6dd9001029cde1137bb350f70254cfc8f372d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-27 09:30:04.111039+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4e6e-77ac-8985-33c39461de0a","agent":"travel","subject":"ben"}]', '\xdf1465f4e5c416e48019d3d36fd0d684e852d5b55ab1981a68a55d4612f859da');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-27 09:30:04.119191+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4e76-7991-a52b-c925232bdf60","agent":"travel","subject":"ben"}]', '\x2e9c22333d89dddaac7c4bf079515ef5f4c15b6898213c5af39a1be7dcc77f66');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-27 09:30:04.127298+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1","agent":"writer","subject":"ada"}]', '\x399c6b70998d05b18d1dcaa4b93ee47e747d039418b50c553c6ffa2ee3e18d43');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-27 09:30:04.16778+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4ea7-700c-a5d0-80bc9117e4e1","agent":"writer","subject":"cyd"}]', '\x9391994c11415bc7223c20fad32f1f4220fdbc11c2409d236323832c84dde25e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-27 09:30:04.172409+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4eab-7bed-8c01-8dca554df98e","agent":"writer","subject":"cyd"}]', '\xcae6abf201a879852e0f18006b8ce8a589a7cc6ff9fcf74f7dc0bfdd3bb0cf30');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-27 09:30:04.177466+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44","agent":"writer","subject":"cyd"}]', '\xaadfeae35dd368dea8e330ee169e779b1f2935a4609cc944a9cf963335152792');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-27 09:30:04.190683+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44","agent":"writer"}]', '\xdb753f588f029fa2cb7a782f63b1abec6c6f5512b9d921161588fedecd115118');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-27 09:30:04.195121+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4ec2-77f7-a44f-ffadac0ef337","agent":"writer","subject":"cyd"}]', '\xa31c456ba2155f86197a4084bd47cd4a8d43e84b4a956ab5b5a3aaa4699ca10d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-27 09:30:04.195975+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a21b1b-4ec2-77f7-a44f-ffadac0ef337","agent":"writer"}]', '\x22ef2cf9ff8c122c87d0fbd2ba7727d217a09bbcf90d3236a968661e493b9fe1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-27 09:30:04.198151+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4ec5-7851-a75e-b4528bdcf0be","agent":"support","subject":"ben"}]', '\xa7ad6f37f61592c863c9eac406ad57488a465144d5eaa8d46963512c7c5d28ac');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-27 09:30:04.205287+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4ecc-7b66-99a6-17f0e25d3dbc","agent":"support","subject":"ben"}]', '\xb8ba04997f70935ab281f3c00f4f439503f68c6852a23e842160e0559680bf6c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-27 09:30:04.208618+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4ed0-7190-a473-e72c2136c801","agent":"support","subject":"cyd"}]', '\xa6d62be87e0ce121e8b03700957110f2d4ffb41ca0a90615987070d17b74da26');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-27 09:30:04.212605+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4ed4-7066-a677-eba71e889c3b","agent":"support","subject":"cyd"}]', '\xe70d0d23492c2b4959e4b420fa2a671502e8b14c5adf7e65cb03a9bf26927419');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-27 09:30:04.218852+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4eda-71b6-9a82-9ab4995a3663","agent":"support","subject":"cyd"}]', '\xe3f2e09530649a6a1437a3d8be9d56f11c735934c4295bae987d913a2277b79c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-27 09:30:04.222024+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4edd-7769-830b-21d24fbc24c5","agent":"support","subject":"cyd"}]', '\x7cd4d6469966a35ee269de2c80a6d5d60b800274c0b66b04a3c34fb2384d5244');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-27 09:30:04.22855+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4ee4-708b-a264-e8747c0fcf17","agent":"writer","subject":"ada"}]', '\x41d80c54e58e381cd61cb754b81a4743062545bb4e92e8f1e8950ebc9f348e77');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-27 09:30:04.283564+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4f1a-7901-8b46-9a1ff8efeb9f","agent":"writer","subject":"ben"}]', '\x3851532d37b4bf30b1ac3d69156be7e7a2010c29ba5ae07cfcc2ef17dd26064f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-27 09:30:04.292526+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4f23-7afc-95a2-c40aef6afe62","agent":"support","subject":"ben"}]', '\xd684963f6b8d6895851273e9cb1d481944515e28e8cd15548f8fdceddf44e406');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-27 09:30:04.299965+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4f2b-7373-894f-53ed9bb0775c","agent":"travel","subject":"ada"}]', '\xa90c2ed686f133992e846880f27793261756af1bc54006cd8edb3cfd0b3dff18');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-27 09:30:04.307068+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4f32-7518-91ce-8a84e16b10b8","agent":"travel","subject":"ada"}]', '\xd6c166937e0c375ad13b6720b1cf258749fd469d3ac3789484ba42894f597b26');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-27 09:30:04.335447+05:45', 'holdfast', '[{"action":"push.set","task":"01a21b1b-4ee4-708b-a264-e8747c0fcf17","object":"w1"}]', '\xf7a864e07d9e368e7ef61c255952eed0537640bc97b7ff1c326b3e971cbfb17a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-27 09:30:04.339532+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21b1b-4ee4-708b-a264-e8747c0fcf17","object":"w1"}]', '\xe4effe4372f93e8119c0b1af3c51db7f7ef81d0f834838f05a72f002149fe36c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-27 09:30:04.373515+05:45', 'holdfast', '[{"action":"push.set","task":"01a21b1b-4ed4-7066-a677-eba71e889c3b","object":"w1"}]', '\xe94ef55bd6f59ee8ca2a913427f3f8a4047b0c71ed0ca10c582b8efbaf010973');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-27 09:30:04.376682+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21b1b-4ed4-7066-a677-eba71e889c3b","object":"w1"}]', '\xfc2fa60d4a5e873e79ce246dadd90f16e4bd9022bac4db4fc26dd5f716b7a530');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-27 09:30:04.407183+05:45', 'holdfast', '[{"action":"push.set","task":"01a21b1b-4eda-71b6-9a82-9ab4995a3663","object":"w1"}]', '\x41cd0740933d554df7db439fc9e49e3ca271377c094f6a52bba0c9a914fd68d4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-27 09:30:04.417266+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21b1b-4eda-71b6-9a82-9ab4995a3663","object":"w1"}]', '\x37f195b3c5e421779d98e42b94504400feeaf9f152e3175a7defa4a9dbf31b92');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-27 09:30:04.431336+05:45', 'holdfast', '[{"action":"push.set","task":"01a21b1b-4edd-7769-830b-21d24fbc24c5","object":"w1"}]', '\xe2c6b9193bd2cfa31701ecd67c977a67ec453611682e56a5af11a857a2f9126e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-27 09:30:04.436113+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21b1b-4edd-7769-830b-21d24fbc24c5","object":"w1"}]', '\xa87598d6b0c541976fd325ee6679965f2ed590ef67c13b505d09b54f95df5d07');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-27 09:30:04.446893+05:45', 'holdfast', '[{"action":"push.set","task":"01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44","object":"w1"}]', '\xd503aba2ae96c3d3bda459846085e8c8d494a346e226240c51064daec357fdf8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-27 09:30:04.447654+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44","object":"w1"}]', '\xbba11b71448437eeb53eac4aeaf3c5bf5410083034af358cb2054f2367fa8a4b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-27 09:30:04.46784+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4fc4-7edc-ab3c-a1b732c71307","agent":"writer","subject":"cyd"}]', '\xafad2bc0345231f9fefb71d5ce8036e5742d9f7a54288e4e9c0855e0bf1455af');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-27 09:30:04.478647+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4fdd-7c2f-919c-0f24f95ca82b","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x20dd26b748eed8c0eeb0b49d98df9ba3a8ff04a80e07880845dd925b46fab259');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-27 09:30:04.489415+05:45', 'holdfast', '[{"action":"task.created","task":"01a21b1b-4fe3-7304-84d2-4a36a5e57b15","agent":"helper"}]', '\x788561bac90eda76e29544daa5959eb8cdb766d2b168fdd15e964cbe7367537f');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-30 00:21:08.561843+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-30 00:21:08.562864+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d3f4-7cdb-907e-baa8438e7ef1', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-30 00:21:08.570631+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d407-788d-a79e-39c0cf64240d', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-30 00:21:08.624625+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d43c-7898-9741-1fa340faf002', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-30 00:21:08.64914+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d43c-7898-9741-1fa340faf002', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-30 00:21:08.691986+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.708226+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.709287+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.710008+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.71374+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.716042+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.716757+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.722586+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.724794+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.725592+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.727405+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.728797+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.738962+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.743904+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.748605+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.754473+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.755313+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.757059+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.759472+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.767097+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 00:21:08.769109+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d4c3-7143-b149-06a1b7d0a125', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 00:21:08.809067+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d4eb-7099-b0bc-19ab8f36108e', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 00:21:08.822671+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22897-d589-7bc0-980d-cde89988f6c4', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-30 00:21:08.978944+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261129 VALUES (1, '01a22897-d589-7bc0-980d-cde89988f6c4', 'w1', '2026-11-30 00:21:09.226203+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22897-d279-7f1c-88dd-a024a02e68b0');
+INSERT INTO holdfast.attempts_20261129 VALUES (2, '01a22897-d589-7bc0-980d-cde89988f6c4', 'w1', '2026-11-30 00:21:09.2434+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a22897-d279-7f1c-88dd-a024a02e68b0');
+INSERT INTO holdfast.attempts_20261129 VALUES (3, '01a22897-d571-7244-93ee-d4bf694466f0', 'w1', '2026-11-30 00:21:09.263677+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22897-d279-7f1c-88dd-a024a02e68b0');
+INSERT INTO holdfast.attempts_20261129 VALUES (4, '01a22897-d571-7244-93ee-d4bf694466f0', 'w1', '2026-11-30 00:21:09.269452+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22897-d279-7f1c-88dd-a024a02e68b0');
+INSERT INTO holdfast.attempts_20261129 VALUES (5, '01a22897-d571-7244-93ee-d4bf694466f0', 'w1', '2026-11-30 00:21:09.304046+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22897-d279-7f1c-88dd-a024a02e68b0');
+INSERT INTO holdfast.attempts_20261129 VALUES (6, '01a22897-d577-701d-87d6-8b047e811ed2', 'w1', '2026-11-30 00:21:09.327687+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22897-d279-7f1c-88dd-a024a02e68b0');
+INSERT INTO holdfast.attempts_20261129 VALUES (7, '01a22897-d577-701d-87d6-8b047e811ed2', 'w1', '2026-11-30 00:21:09.343546+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22897-d279-7f1c-88dd-a024a02e68b0');
+INSERT INTO holdfast.attempts_20261129 VALUES (8, '01a22897-d57f-7cb6-b36e-3c9501d0b8e6', 'w1', '2026-11-30 00:21:09.431944+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22897-d279-7f1c-88dd-a024a02e68b0');
+INSERT INTO holdfast.attempts_20261129 VALUES (9, '01a22897-d4f8-737d-b5f8-d3426ffb02e9', 'w1', '2026-11-30 00:21:09.508252+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a22897-d279-7f1c-88dd-a024a02e68b0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-30 00:21:08.307595+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d2b2-74b5-ac35-6c23af2e932f","agent":"travel","subject":"ada"}]', '\x81f6484e68193c7b9babb61aecedacbddd3e18f5c016bbd5711c3b97469b6209');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-30 00:21:08.547197+05:45', 'holdfast', '[{"action":"task.continued","task":"01a22897-d2b2-74b5-ac35-6c23af2e932f","agent":"travel"}]', '\x899e019e282f35444dd90cd8bc5b786bc29367c487b759be887bd629dd4e2fc3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-30 00:21:08.565905+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d3f4-7cdb-907e-baa8438e7ef1","agent":"travel","subject":"ada"}]', '\xc5b718ed52972a1aeaeca22807deeeb6b4ae5d442aba77bc6fb2bf5893d99fc0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-30 00:21:08.572339+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d3fb-7afe-a664-fadc012a1976","agent":"travel","subject":"ben"}]', '\x976eab2d9344e688d4bcb24d4a3abe3e2ed64000d14d5019d3f84a4d2b1be3cd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-30 00:21:08.584248+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d407-788d-a79e-39c0cf64240d","agent":"travel","subject":"ben"}]', '\xa6c381a3bb69ac8a2ba240db0de3f216b7c6761a4bc777b37225dda440184bd9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-30 00:21:08.637583+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d43c-7898-9741-1fa340faf002","agent":"travel","subject":"ben"}]', '\xce155e8fb0be277544e60831c4bbf9297051f619639dfd6424337a0dc38b8730');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-30 00:21:08.695092+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d476-72d6-83a2-cceb2d7e57b1","agent":"writer","subject":"ada"}]', '\xaeb347c6c53f4ba9eefccefa008e4f342ba129183900ee0ff15223000b20c417');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-30 00:21:08.776315+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d4c3-7143-b149-06a1b7d0a125","agent":"writer","subject":"cyd"}]', '\xc6e21aa51ea360915465fb7f3d07dd4679b09392468f4bed73c95950de1943d4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-30 00:21:08.818927+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d4eb-7099-b0bc-19ab8f36108e","agent":"writer","subject":"cyd"}]', '\xf0bbeef3c5f018916551fac2e5d118e062e89ba34db2a65dc90e2bfa48844e61');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-30 00:21:08.833145+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d4f8-737d-b5f8-d3426ffb02e9","agent":"writer","subject":"cyd"}]', '\x1be2379e3806fc5bf2f0c988ff8450dee83d7cedbe3997ce38d2ac44804c3a85');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-30 00:21:08.847175+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a22897-d4f8-737d-b5f8-d3426ffb02e9","agent":"writer"}]', '\xaeb09ffa55bed4288a6920d7667b372fad3bfe6c304f41e497f7fdd9e5d2a6ba');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-30 00:21:08.859398+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d51a-78bc-888d-4b460303614e","agent":"writer","subject":"cyd"}]', '\xb2c142ccc68721112921c732ddb5b91a7366529149d5eccb7930d2ae6edbe05a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-30 00:21:08.860825+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a22897-d51a-78bc-888d-4b460303614e","agent":"writer"}]', '\x5d7148f488e762064067704f6300488673b5a5ed2f977097ad7a2abab8d4e703');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-30 00:21:08.876283+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d529-71b5-a2e2-645c513f8aad","agent":"support","subject":"ben"}]', '\x841826459567e678c9d46c3e1ee8caff1cb0bbe2439d81b674e40e5bb05b73f5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-30 00:21:08.899132+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d541-7b4c-9b3f-e013e6cc8fbd","agent":"support","subject":"ben"}]', '\xbb97ac4ce40ab49d7f988bacba08919f8cac06f59c4bb408f363ae72f7cab049');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-30 00:21:08.926258+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d54f-7405-8a1a-2126fbeff8ae","agent":"support","subject":"cyd"}]', '\x44e977df52d3ac8747100c9a7bd0815d8afe42d5e609a2208c3364cbc75cce52');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-30 00:21:08.945803+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d571-7244-93ee-d4bf694466f0","agent":"support","subject":"cyd"}]', '\x1923808605b845ad50049aebc6803ab7346eaba620ecf89b126d5b398ed2d1b0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-30 00:21:08.951689+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d577-701d-87d6-8b047e811ed2","agent":"support","subject":"cyd"}]', '\xcb2cef530faa08c67fc115e849add82009deaa28034dcba348affde1553ebed0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-30 00:21:08.960532+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d57f-7cb6-b36e-3c9501d0b8e6","agent":"support","subject":"cyd"}]', '\xe1be8867eda6bd868dcece6f1f333f24bb32e58e08a012a8b82b9b63262337ff');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-30 00:21:08.970491+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d589-7bc0-980d-cde89988f6c4","agent":"writer","subject":"ada"}]', '\x8acd9f06a4e086704f62277cc82b83fc82256e44c8fe9b7a1cee98330a433ba3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-30 00:21:08.98349+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d596-7b20-869e-9ea17176ec17","agent":"writer","subject":"ben"}]', '\xcd532efd27db4ad6cfa372a1f42fe218c1c64b714f706f014eb3fd106a66e451');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-30 00:21:09.018317+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d59d-7173-9ebe-933dc3810e0e","agent":"support","subject":"ben"}]', '\xaf429894659ea33727a12aa578bb4133feb2373aa1030a1d96d3940b5334c423');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-30 00:21:09.053981+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d5db-7c32-aefc-d82b5bb2d026","agent":"travel","subject":"ada"}]', '\x8d60001386131b6e174f59f0850dbb74a77d24589000310e5a4ff01c6aa789ca');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-30 00:21:09.061878+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d5e5-7101-8342-8fe77eb02960","agent":"travel","subject":"ada"}]', '\xbcd613c3433eba0addf4852b1ec2bf65ac08003d38afc96ad209e2f8a0e75832');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-30 00:21:09.122419+05:45', 'holdfast', '[{"action":"push.set","task":"01a22897-d589-7bc0-980d-cde89988f6c4","object":"w1"}]', '\xafbca3f4edaa248110b422535f87fd52996928803d5a3d87b794d271e755606e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-30 00:21:09.152037+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22897-d589-7bc0-980d-cde89988f6c4","object":"w1"}]', '\x181f9227b166c61855cfed94d979f68959e3364a7628fbbc799b09c28bdfa568');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-30 00:21:09.289842+05:45', 'holdfast', '[{"action":"push.set","task":"01a22897-d571-7244-93ee-d4bf694466f0","object":"w1"}]', '\xc23bdfd020ae55b50dc798ae1c21119b6e5f59b8f55f89743ddf0a96444a5266');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-30 00:21:09.293207+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22897-d571-7244-93ee-d4bf694466f0","object":"w1"}]', '\xcf7a6088621028b014e0ffbc30ed1d96599253b69bc18e8bfff7b29dfaea9d9e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-30 00:21:09.347686+05:45', 'holdfast', '[{"action":"push.set","task":"01a22897-d577-701d-87d6-8b047e811ed2","object":"w1"}]', '\x5009a158c780e0b5e751cdb3f356ebb07584f0d8cb1462af979c3bae5c7e501a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-30 00:21:09.354586+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22897-d577-701d-87d6-8b047e811ed2","object":"w1"}]', '\xdea3a1f0ce543beb9579ca51bd98b1f951b211474ff6e1b005205ba6224c5d5c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-30 00:21:09.388495+05:45', 'holdfast', '[{"action":"push.set","task":"01a22897-d57f-7cb6-b36e-3c9501d0b8e6","object":"w1"}]', '\x9d9cf33f8dc7755d6b767c763dc007d49cff9358040a52b0073c94607e545ad5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-30 00:21:09.433834+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22897-d57f-7cb6-b36e-3c9501d0b8e6","object":"w1"}]', '\x655b56f645103504e797942eb4e6fd7de586c071623f7030c748fa369b77ef0a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-30 00:21:09.498504+05:45', 'holdfast', '[{"action":"push.set","task":"01a22897-d4f8-737d-b5f8-d3426ffb02e9","object":"w1"}]', '\x34dc98f42c9543bc1120c0cb12bfd52660354d588fb8d06a502a7a72f230efdf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-30 00:21:09.530253+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22897-d4f8-737d-b5f8-d3426ffb02e9","object":"w1"}]', '\xb6c7f5b10e099ff258415d751f59bcabaabf27585cb00dfd9013b585be17eb43');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-30 00:21:09.646153+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d7cd-729b-b3df-d62dc59cec47","agent":"writer","subject":"cyd"}]', '\x77a1702cf3cfd80554504d957f86584684805de258cc6ac6e0ef65076f3a4aa2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-30 00:21:09.660588+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d838-7619-a466-2399f267fd04","agent":"caller","tenant":"tenant","subject":"owner"}]', '\xe147bf1e0e08ba9af0a1a15f91784bbc1dad4b5ae7a766d71633d0a7ddc5fd20');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-30 00:21:09.722811+05:45', 'holdfast', '[{"action":"task.created","task":"01a22897-d843-78a5-a4c1-4fd425161e77","agent":"helper"}]', '\xb9eae341f586134905fbd211822828ec4cacba787e7a58b6f0ac8a4bb4d455a1');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2630,191 +2638,194 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x788561bac90eda76e29544daa5959eb8cdb766d2b168fdd15e964cbe7367537f', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44', 'writer', 'canceled', '2026-11-27 09:30:04.189522+05:45', '2026-11-27 09:30:04.189522+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a21b1b-4ee4-708b-a264-e8747c0fcf17', 1, '{"chapter": 1}', '01a21b1b-4ef2-768b-acfb-26f9dfa7d091', '2026-11-27 09:30:04.261553+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-27 09:30:04.029677+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.069534+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-27 09:30:04.075908+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.061403+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a21b1b-4e4c-7e40-8095-a76805d4454f', '2026-11-27 09:30:04.078199+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.078199+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.098323+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-27 09:30:04.101266+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.097434+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e66-77f7-bdf0-0e101a3c0b04', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-27 09:30:04.102625+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e66-77f7-bdf0-0e101a3c0b04', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.104727+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e66-77f7-bdf0-0e101a3c0b04', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.106438+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.104077+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e6b-72a6-a24c-f0142765194a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-27 09:30:04.107298+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e6b-72a6-a24c-f0142765194a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.108988+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e6b-72a6-a24c-f0142765194a', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-27 09:30:04.109791+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.108435+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e6e-77ac-8985-33c39461de0a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-27 09:30:04.110601+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e6e-77ac-8985-33c39461de0a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.112274+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e6e-77ac-8985-33c39461de0a', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-27 09:30:04.113731+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.11171+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e6e-77ac-8985-33c39461de0a', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-27 09:30:04.116048+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.11548+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e6e-77ac-8985-33c39461de0a', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.117869+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.116535+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e76-7991-a52b-c925232bdf60', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-27 09:30:04.118722+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e76-7991-a52b-c925232bdf60', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.120346+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e76-7991-a52b-c925232bdf60', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a21b1b-4e13-7e6c-8e64-83a5bce55962"}', NULL, '2026-11-27 09:30:04.123024+05:45', '01a21b1b-4e13-7e6c-8e64-83a5bce55962', '2026-11-27 09:30:04.119811+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e76-7991-a52b-c925232bdf60', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.126025+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.124663+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-27 09:30:04.126831+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.128556+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-27 09:30:04.163597+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.127939+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ea7-700c-a5d0-80bc9117e4e1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-27 09:30:04.167204+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ea7-700c-a5d0-80bc9117e4e1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.169295+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ea7-700c-a5d0-80bc9117e4e1', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.171018+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.168588+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4eab-7bed-8c01-8dca554df98e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-27 09:30:04.171893+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4eab-7bed-8c01-8dca554df98e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.174395+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4eab-7bed-8c01-8dca554df98e', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.176235+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.173718+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-27 09:30:04.177012+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.187861+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.193605+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.187214+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ec2-77f7-a44f-ffadac0ef337', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-27 09:30:04.194616+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ec2-77f7-a44f-ffadac0ef337', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.19577+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ec5-7851-a75e-b4528bdcf0be', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-27 09:30:04.197642+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ec5-7851-a75e-b4528bdcf0be', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.199369+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ec5-7851-a75e-b4528bdcf0be', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-27 09:30:04.203926+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.198751+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ecc-7b66-99a6-17f0e25d3dbc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-27 09:30:04.204838+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ecc-7b66-99a6-17f0e25d3dbc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.206522+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ecc-7b66-99a6-17f0e25d3dbc', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-27 09:30:04.207366+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.205916+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ed0-7190-a473-e72c2136c801', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-27 09:30:04.208197+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ed0-7190-a473-e72c2136c801', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.210013+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ed0-7190-a473-e72c2136c801', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-27 09:30:04.211048+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.209405+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ed4-7066-a677-eba71e889c3b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-27 09:30:04.212132+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ed4-7066-a677-eba71e889c3b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.213854+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ed4-7066-a677-eba71e889c3b', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-27 09:30:04.217258+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.213286+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4eda-71b6-9a82-9ab4995a3663', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-27 09:30:04.218194+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4eda-71b6-9a82-9ab4995a3663', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.219978+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4eda-71b6-9a82-9ab4995a3663', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-27 09:30:04.22077+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.219477+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4edd-7769-830b-21d24fbc24c5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-27 09:30:04.221572+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4edd-7769-830b-21d24fbc24c5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.226393+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4edd-7769-830b-21d24fbc24c5', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-27 09:30:04.227259+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.225799+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ee4-708b-a264-e8747c0fcf17', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-27 09:30:04.228123+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4ee4-708b-a264-e8747c0fcf17', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.237769+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4f1a-7901-8b46-9a1ff8efeb9f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-27 09:30:04.282798+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4f1a-7901-8b46-9a1ff8efeb9f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.290427+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4f23-7afc-95a2-c40aef6afe62', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-27 09:30:04.291921+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4f23-7afc-95a2-c40aef6afe62', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.295311+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4f2b-7373-894f-53ed9bb0775c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-27 09:30:04.299353+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4f23-7afc-95a2-c40aef6afe62', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-27 09:30:04.297117+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.294577+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4f32-7518-91ce-8a84e16b10b8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-27 09:30:04.306453+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4fdd-7c2f-919c-0f24f95ca82b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-27 09:30:04.477937+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4fdd-7c2f-919c-0f24f95ca82b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.483302+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4fdd-7c2f-919c-0f24f95ca82b', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a21b1b-4fe3-7304-84d2-4a36a5e57b15","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-27 09:30:04.483302+05:45', '01a21b1b-4fe1-7edd-aea2-46aafbf6c3b1', '2026-11-27 09:30:04.482577+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4fe3-7304-84d2-4a36a5e57b15', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-27 09:30:04.488421+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4fe3-7304-84d2-4a36a5e57b15', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.490573+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4fe3-7304-84d2-4a36a5e57b15', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 09:30:04.490573+05:45', '01a21b1b-4fe9-7c0d-8deb-2e3c0bc78052', '2026-11-27 09:30:04.489985+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a21b1b-4fc4-7edc-ab3c-a1b732c71307', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-27 09:30:04.462315+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261127 VALUES ('2026-11-27', '', 'ada', 'k-1', '\x6b2d31', '01a21b1b-4e15-7cbf-b2f2-1415499e60a0', '2026-11-27 09:30:04.029677+05:45');
-INSERT INTO holdfast.keys_20261127 VALUES ('2026-11-27', '', 'ada', 'k-2', '\x6b2d32', '01a21b1b-4e66-77f7-bdf0-0e101a3c0b04', '2026-11-27 09:30:04.102625+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 10:30:04.021017+05:45');
-INSERT INTO holdfast.processes VALUES ('01a21b1b-4e0c-7b17-b38c-139e4bf78a96', 'web-1/1042', '1.4.0', '2026-11-27 09:30:04.018354+05:45');
-INSERT INTO holdfast.processes VALUES ('01a21b1b-4e13-72d4-b89b-acd0429789d5', 'web-2/988', '1.4.0', '2026-11-27 09:30:04.019249+05:45');
-INSERT INTO holdfast.processes VALUES ('01a21b1b-4e13-7e6c-8e64-83a5bce55962', 'web-2/731', '1.4.0', '2026-11-27 09:30:04.020038+05:45');
-INSERT INTO holdfast.processes VALUES ('01a21b1b-4fe1-7edd-aea2-46aafbf6c3b1', 'test', '1', '2026-11-27 09:30:04.482292+05:45');
-INSERT INTO holdfast.processes VALUES ('01a21b1b-4fe9-7c0d-8deb-2e3c0bc78052', 'test', '1', '2026-11-27 09:30:04.489842+05:45');
-INSERT INTO holdfast.processes VALUES ('01a21b1b-4feb-78a6-b160-e0f286ef44e5', 'gpu-1', '1', '2026-11-27 09:30:04.492287+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a21b1b-4ee4-708b-a264-e8747c0fcf17', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-27 09:30:04.311677+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a21b1b-4ed4-7066-a677-eba71e889c3b', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-27 09:30:04.367128+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a21b1b-4eda-71b6-9a82-9ab4995a3663', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-27 09:30:04.405986+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a21b1b-4edd-7769-830b-21d24fbc24c5', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-27 09:30:04.43011+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-27 09:30:04.443173+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a21b1b-4ee4-708b-a264-e8747c0fcf17', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a21b1b-4ed4-7066-a677-eba71e889c3b', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-27 10:30:04.405532+05:45', '2026-11-27 09:30:04.373952+05:45', false, 3, '2026-11-27 09:30:04.389636+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a21b1b-4eda-71b6-9a82-9ab4995a3663', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-27 10:30:04.429694+05:45', '2026-11-27 09:30:04.4076+05:45', false, 2, '2026-11-27 09:30:04.424617+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a21b1b-4edd-7769-830b-21d24fbc24c5', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-27 10:30:04.442741+05:45', '2026-11-27 09:30:04.435491+05:45', false, 1, '2026-11-27 09:30:04.442741+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-27 09:30:04.447219+05:45', false, 1, '2026-11-27 09:30:04.452528+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-27 09:30:04.452528+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.remote_workers VALUES ('01a21b1b-4feb-78a6-b160-e0f286ef44e5', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-27 09:30:04.492287+05:45', '2026-11-27 09:30:04.492287+05:45', NULL);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-27 03:45:03.407839');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-27 03:45:03.423285');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-27 03:45:03.507804');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-27 03:45:03.51529');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-27 03:45:03.526868');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-27 03:45:03.5376');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-27 03:45:03.556089');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-27 03:45:03.561957');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-27 03:45:03.564971');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-27 03:45:03.571134');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-27 03:45:03.578394');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-27 03:45:03.578875');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-27 03:45:03.579777');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-27 03:45:03.580534');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-27 03:45:03.580774');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-27 03:45:03.588656');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-27 03:45:03.597533');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-27 03:45:03.610501');
-INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-27 03:45:03.615373');
-INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-27 03:45:03.636696');
-INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-27 03:45:03.645838');
-INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-27 03:45:03.646439');
-INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-27 03:45:03.65315');
-INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-27 03:45:03.658262');
-INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-27 03:45:03.662996');
-INSERT INTO holdfast.schema_version VALUES (26, 29, true, '2026-11-27 03:45:03.665085');
-INSERT INTO holdfast.schema_version VALUES (27, 30, true, '2026-11-27 03:45:03.666849');
-INSERT INTO holdfast.schema_version VALUES (28, 31, true, '2026-11-27 03:45:03.669227');
-INSERT INTO holdfast.schema_version VALUES (29, 32, true, '2026-11-27 03:45:03.676149');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x761c92cf45ae4beeb424646ef11ad19ffed21ca2babd4da2aae3e53492aa0305', '2026-11-27 09:30:03.526868+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\xa7d20efab12d4815bbeb1c0ad675b19fced5dc25f1574c99a8ac342eb5a85962', '2026-11-27 09:30:03.526868+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a21b1b-4fdd-7c2f-919c-0f24f95ca82b', 3, 1, 'call-1', 'helper', '01a21b1b-4fe3-7304-84d2-4a36a5e57b15', false, '01a21b1b-4fdd-7c2f-919c-0f24f95ca82b', '{caller}', '2026-11-27 09:30:04.483302+05:45', '2026-11-27 09:30:04.488421+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a21b1b-4e15-7cbf-b2f2-1415499e60a0');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a21b1b-4e66-77f7-bdf0-0e101a3c0b04');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a21b1b-4e6b-72a6-a24c-f0142765194a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a21b1b-4e6e-77ac-8985-33c39461de0a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a21b1b-4e76-7991-a52b-c925232bdf60');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a21b1b-4ea7-700c-a5d0-80bc9117e4e1');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a21b1b-4eab-7bed-8c01-8dca554df98e');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a21b1b-4ec2-77f7-a44f-ffadac0ef337');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a21b1b-4ec5-7851-a75e-b4528bdcf0be');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a21b1b-4ecc-7b66-99a6-17f0e25d3dbc');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a21b1b-4ed0-7190-a473-e72c2136c801');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a21b1b-4ed4-7066-a677-eba71e889c3b');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a21b1b-4eda-71b6-9a82-9ab4995a3663');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a21b1b-4edd-7769-830b-21d24fbc24c5');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a21b1b-4ee4-708b-a264-e8747c0fcf17');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a21b1b-4f1a-7901-8b46-9a1ff8efeb9f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a21b1b-4f23-7afc-95a2-c40aef6afe62');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a21b1b-4f2b-7373-894f-53ed9bb0775c');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a21b1b-4f32-7518-91ce-8a84e16b10b8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a21b1b-4fc4-7edc-ab3c-a1b732c71307');
-INSERT INTO holdfast.task_queue VALUES ('01a21b1b-4ee4-708b-a264-e8747c0fcf17', 'writer', '2026-11-27 09:30:04.228123+05:45', '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a21b1b-4f1a-7901-8b46-9a1ff8efeb9f', 'writer', '2026-11-27 09:30:04.282798+05:45', '01a21b1b-4e13-72d4-b89b-acd0429789d5', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a21b1b-4f23-7afc-95a2-c40aef6afe62', 'support', '2026-11-27 09:30:04.297117+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a21b1b-4f2b-7373-894f-53ed9bb0775c', 'travel', '2026-11-27 09:30:04.299353+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a21b1b-4f32-7518-91ce-8a84e16b10b8', 'travel', '2026-11-27 09:30:04.306453+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a21b1b-4fc4-7edc-ab3c-a1b732c71307', 'writer', '2026-11-27 09:30:04.462315+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a21b1b-4fdd-7c2f-919c-0f24f95ca82b', 'caller', '2026-11-27 09:30:04.483302+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_settled VALUES ('01a21b1b-4fe3-7304-84d2-4a36a5e57b15', 3);
-INSERT INTO holdfast.task_states VALUES ('01a21b1b-4ee4-708b-a264-e8747c0fcf17', 1, '{"chapter": 1}', '01a21b1b-4eef-7595-b6b7-66cc7392b84a', '2026-11-27 09:30:04.241431+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4e15-7cbf-b2f2-1415499e60a0', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-27 09:30:04.101266+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-27 09:30:04.097434+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-27 09:30:04.029677+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4e66-77f7-bdf0-0e101a3c0b04', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-27 09:30:04.106438+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-27 09:30:04.104077+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-27 09:30:04.102625+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4e6b-72a6-a24c-f0142765194a', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-27 09:30:04.109791+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 09:30:04.108435+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.107298+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4e6e-77ac-8985-33c39461de0a', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-27 09:30:04.117869+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-27 09:30:04.116535+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-27 09:30:04.110601+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4e76-7991-a52b-c925232bdf60', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-27 09:30:04.126025+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-27 09:30:04.124663+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-27 09:30:04.118722+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4e7e-7b3f-b904-6aa8c4f229e1', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-27 09:30:04.163597+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-27 09:30:04.127939+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-27 09:30:04.126831+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4ea7-700c-a5d0-80bc9117e4e1', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-27 09:30:04.171018+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-27 09:30:04.168588+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-27 09:30:04.167204+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4eab-7bed-8c01-8dca554df98e', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-27 09:30:04.176235+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-27 09:30:04.173718+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-27 09:30:04.171893+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4ec2-77f7-a44f-ffadac0ef337', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-27 09:30:04.19577+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-27 09:30:04.19577+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.194616+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4ec5-7851-a75e-b4528bdcf0be', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-27 09:30:04.203926+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 09:30:04.198751+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.197642+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4ecc-7b66-99a6-17f0e25d3dbc', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-27 09:30:04.207366+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 09:30:04.205916+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.204838+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4ed0-7190-a473-e72c2136c801', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-27 09:30:04.211048+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 09:30:04.209405+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.208197+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4eb0-7e41-86d9-6fd6c63a1d44', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-27 09:30:04.193605+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 09:30:04.187214+05:45', true, '2026-11-27 09:30:04.189522+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.177012+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a21b1b-4fe3-7304-84d2-4a36a5e57b15', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-27 09:30:04.490573+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 09:30:04.489985+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.488421+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4ed4-7066-a677-eba71e889c3b', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-27 09:30:04.217258+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 09:30:04.213286+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.212132+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4f1a-7901-8b46-9a1ff8efeb9f', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-27 09:30:04.290427+05:45', 1, 1, 1, 1, 0, '01a21b1b-4e13-72d4-b89b-acd0429789d5', '2026-11-27 09:30:04.289553+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.282798+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4f23-7afc-95a2-c40aef6afe62', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-27 09:30:04.295311+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-27 09:30:04.294577+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.291921+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4f2b-7373-894f-53ed9bb0775c', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-27 09:30:04.299353+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.299353+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4f32-7518-91ce-8a84e16b10b8', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-27 09:30:04.306453+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.306453+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4ee4-708b-a264-e8747c0fcf17', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-27 09:30:04.237769+05:45', 1, 2, 1, 1, 0, '01a21b1b-4e0c-7b17-b38c-139e4bf78a96', '2026-11-27 09:30:04.237117+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-27 09:30:04.228123+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4eda-71b6-9a82-9ab4995a3663', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-27 09:30:04.22077+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 09:30:04.219477+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.218194+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4edd-7769-830b-21d24fbc24c5', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-27 09:30:04.227259+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 09:30:04.225799+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.221572+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4fc4-7edc-ab3c-a1b732c71307', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-27 09:30:04.462315+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-27 09:30:04.462315+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a21b1b-4fdd-7c2f-919c-0f24f95ca82b', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-27 09:30:04.483302+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-27 09:30:04.482577+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 09:30:04.477937+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL);
-INSERT INTO holdfast.workers VALUES ('01a21b1b-4e0c-7b17-b38c-139e4bf78a96', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-27 09:30:04.018354+05:45', '2026-11-27 10:30:04.018354+05:45');
-INSERT INTO holdfast.workers VALUES ('01a21b1b-4e13-72d4-b89b-acd0429789d5', 'web-2/988', '1.4.0', 'api,worker', '2026-11-27 09:30:04.019249+05:45', '2026-11-27 10:30:04.019249+05:45');
-INSERT INTO holdfast.workers VALUES ('01a21b1b-4fe1-7edd-aea2-46aafbf6c3b1', 'test', '1', 'worker', '2026-11-27 09:30:04.482292+05:45', '2026-11-27 10:30:04.482292+05:45');
-INSERT INTO holdfast.workers VALUES ('01a21b1b-4fe9-7c0d-8deb-2e3c0bc78052', 'test', '1', 'worker', '2026-11-27 09:30:04.489842+05:45', '2026-11-27 10:30:04.489842+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xb9eae341f586134905fbd211822828ec4cacba787e7a58b6f0ac8a4bb4d455a1', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a22897-d4f8-737d-b5f8-d3426ffb02e9', 'writer', 'canceled', '2026-11-30 00:21:08.845816+05:45', '2026-11-30 00:21:08.845816+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a22897-d589-7bc0-980d-cde89988f6c4', 1, '{"chapter": 1}', '01a22897-d595-7554-a4be-b21ccae75879', '2026-11-30 00:21:08.981893+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-30 00:21:08.266121+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.445083+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-30 00:21:08.46897+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.377271+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a22897-d3ac-75e1-a5bf-6e3e80667ce7', '2026-11-30 00:21:08.505527+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.505527+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.560823+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-30 00:21:08.563536+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:08.559627+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d3f4-7cdb-907e-baa8438e7ef1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-30 00:21:08.565049+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d3f4-7cdb-907e-baa8438e7ef1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.569872+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d3f4-7cdb-907e-baa8438e7ef1', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.571214+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.568981+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d3fb-7afe-a664-fadc012a1976', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-30 00:21:08.571835+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d3fb-7afe-a664-fadc012a1976', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.581325+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d3fb-7afe-a664-fadc012a1976', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-30 00:21:08.582851+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.576971+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d407-788d-a79e-39c0cf64240d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-30 00:21:08.583681+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d407-788d-a79e-39c0cf64240d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.589927+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d407-788d-a79e-39c0cf64240d', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 00:21:08.593855+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:08.585182+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d407-788d-a79e-39c0cf64240d', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 00:21:08.61159+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:08.604978+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d407-788d-a79e-39c0cf64240d', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.632047+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.614003+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d43c-7898-9741-1fa340faf002', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-30 00:21:08.636827+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d43c-7898-9741-1fa340faf002', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.646156+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d43c-7898-9741-1fa340faf002', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a22897-d2a3-77ca-b100-d5674e17a3a1"}', NULL, '2026-11-30 00:21:08.668508+05:45', '01a22897-d2a3-77ca-b100-d5674e17a3a1', '2026-11-30 00:21:08.644974+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d43c-7898-9741-1fa340faf002', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.69338+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.690095+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-30 00:21:08.694305+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.707089+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-30 00:21:08.770349+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.70459+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d4c3-7143-b149-06a1b7d0a125', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 00:21:08.775692+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d4c3-7143-b149-06a1b7d0a125', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.785003+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d4c3-7143-b149-06a1b7d0a125', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.81022+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:08.779815+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d4eb-7099-b0bc-19ab8f36108e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 00:21:08.812527+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d4eb-7099-b0bc-19ab8f36108e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.821674+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d4eb-7099-b0bc-19ab8f36108e', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.823477+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:08.820619+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d4f8-737d-b5f8-d3426ffb02e9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-30 00:21:08.824391+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d4f8-737d-b5f8-d3426ffb02e9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.843805+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d4f8-737d-b5f8-d3426ffb02e9', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.857483+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.840947+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d51a-78bc-888d-4b460303614e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-30 00:21:08.858764+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d51a-78bc-888d-4b460303614e', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.860561+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d529-71b5-a2e2-645c513f8aad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-30 00:21:08.875406+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d529-71b5-a2e2-645c513f8aad', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.894867+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d529-71b5-a2e2-645c513f8aad', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 00:21:08.896681+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:08.880719+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d541-7b4c-9b3f-e013e6cc8fbd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-30 00:21:08.897873+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d541-7b4c-9b3f-e013e6cc8fbd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.909342+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d541-7b4c-9b3f-e013e6cc8fbd', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 00:21:08.910483+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:08.908215+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d54f-7405-8a1a-2126fbeff8ae', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-30 00:21:08.925534+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d54f-7405-8a1a-2126fbeff8ae', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.943313+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d54f-7405-8a1a-2126fbeff8ae', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-30 00:21:08.944364+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:08.941706+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d571-7244-93ee-d4bf694466f0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 00:21:08.945254+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d571-7244-93ee-d4bf694466f0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.949077+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d571-7244-93ee-d4bf694466f0', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 00:21:08.950076+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.948203+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d577-701d-87d6-8b047e811ed2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 00:21:08.951154+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d577-701d-87d6-8b047e811ed2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.957858+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d577-701d-87d6-8b047e811ed2', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 00:21:08.95882+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.956768+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d57f-7cb6-b36e-3c9501d0b8e6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 00:21:08.959995+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d57f-7cb6-b36e-3c9501d0b8e6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.966765+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d57f-7cb6-b36e-3c9501d0b8e6', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 00:21:08.968624+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.965828+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d589-7bc0-980d-cde89988f6c4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-30 00:21:08.969879+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d589-7bc0-980d-cde89988f6c4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.977914+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d596-7b20-869e-9ea17176ec17', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-30 00:21:08.982869+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d596-7b20-869e-9ea17176ec17', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:08.988085+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d59d-7173-9ebe-933dc3810e0e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-30 00:21:08.992245+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d59d-7173-9ebe-933dc3810e0e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:09.028755+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d5db-7c32-aefc-d82b5bb2d026', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-30 00:21:09.053292+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d59d-7173-9ebe-933dc3810e0e', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-30 00:21:09.03473+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:09.027661+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d5e5-7101-8342-8fe77eb02960', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-30 00:21:09.061192+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d7cd-729b-b3df-d62dc59cec47', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 00:21:09.625521+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d838-7619-a466-2399f267fd04', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 00:21:09.660045+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d838-7619-a466-2399f267fd04', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:09.668052+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d838-7619-a466-2399f267fd04', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a22897-d843-78a5-a4c1-4fd425161e77","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-30 00:21:09.668052+05:45', '01a22897-d841-7869-9b21-30a6d998019d', '2026-11-30 00:21:09.66667+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d843-78a5-a4c1-4fd425161e77', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-30 00:21:09.721395+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d843-78a5-a4c1-4fd425161e77', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:09.743013+05:45', '01a22897-d87c-70c2-8ac7-c8861dc00d69', '2026-11-30 00:21:09.738655+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a22897-d843-78a5-a4c1-4fd425161e77', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 00:21:09.743013+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261129 VALUES ('2026-11-29', '', 'ada', 'k-1', '\x6b2d31', '01a22897-d2b2-74b5-ac35-6c23af2e932f', '2026-11-30 00:21:08.266121+05:45');
+INSERT INTO holdfast.keys_20261129 VALUES ('2026-11-29', '', 'ada', 'k-2', '\x6b2d32', '01a22897-d3f4-7cdb-907e-baa8438e7ef1', '2026-11-30 00:21:08.565049+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 01:21:08.24071+05:45');
+INSERT INTO holdfast.processes VALUES ('01a22897-d279-7f1c-88dd-a024a02e68b0', 'web-1/1042', '1.4.0', '2026-11-30 00:21:08.222315+05:45');
+INSERT INTO holdfast.processes VALUES ('01a22897-d29f-7714-bf0b-715c23d64635', 'web-2/988', '1.4.0', '2026-11-30 00:21:08.224986+05:45');
+INSERT INTO holdfast.processes VALUES ('01a22897-d2a3-77ca-b100-d5674e17a3a1', 'web-2/731', '1.4.0', '2026-11-30 00:21:08.227588+05:45');
+INSERT INTO holdfast.processes VALUES ('01a22897-d841-7869-9b21-30a6d998019d', 'test', '1', '2026-11-30 00:21:09.665905+05:45');
+INSERT INTO holdfast.processes VALUES ('01a22897-d87c-70c2-8ac7-c8861dc00d69', 'test', '1', '2026-11-30 00:21:09.727426+05:45');
+INSERT INTO holdfast.processes VALUES ('01a22897-d891-716a-a96e-0802cb88f52f', 'gpu-1', '1', '2026-11-30 00:21:09.753346+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a22897-d589-7bc0-980d-cde89988f6c4', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-30 00:21:09.073548+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a22897-d571-7244-93ee-d4bf694466f0', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 00:21:09.284147+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a22897-d577-701d-87d6-8b047e811ed2', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 00:21:09.34497+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a22897-d57f-7cb6-b36e-3c9501d0b8e6', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 00:21:09.385839+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a22897-d4f8-737d-b5f8-d3426ffb02e9', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-30 00:21:09.472614+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a22897-d589-7bc0-980d-cde89988f6c4', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a22897-d571-7244-93ee-d4bf694466f0', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 01:21:09.344046+05:45', '2026-11-30 00:21:09.291846+05:45', false, 3, '2026-11-30 00:21:09.303677+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a22897-d577-701d-87d6-8b047e811ed2', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 01:21:09.383546+05:45', '2026-11-30 00:21:09.35347+05:45', false, 2, '2026-11-30 00:21:09.367687+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a22897-d57f-7cb6-b36e-3c9501d0b8e6', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 01:21:09.471944+05:45', '2026-11-30 00:21:09.406914+05:45', false, 1, '2026-11-30 00:21:09.471944+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a22897-d4f8-737d-b5f8-d3426ffb02e9', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-30 00:21:09.516385+05:45', false, 1, '2026-11-30 00:21:09.548252+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-30 00:21:09.548252+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.remote_workers VALUES ('01a22897-d891-716a-a96e-0802cb88f52f', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-30 00:21:09.753346+05:45', '2026-11-30 00:21:09.753346+05:45', NULL);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-29 17:52:39.364936');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-29 17:52:39.908966');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-29 17:52:40.412029');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-29 17:52:40.451305');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-29 17:52:40.484329');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-29 17:52:40.503028');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-29 17:52:40.546876');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-29 17:52:40.558802');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-29 17:52:40.568825');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-29 17:52:40.580636');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-29 17:52:40.619556');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-29 17:52:40.620678');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-29 17:52:40.622992');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-29 17:52:40.624263');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-29 17:52:40.62573');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-29 17:52:40.648051');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-29 17:52:40.659855');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-29 17:52:41.060751');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-29 17:52:41.064323');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-29 17:52:41.107931');
+INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-29 17:52:41.118083');
+INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-29 17:52:41.118788');
+INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-29 17:52:41.120149');
+INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-29 17:52:41.124063');
+INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-29 17:52:41.127674');
+INSERT INTO holdfast.schema_version VALUES (26, 29, true, '2026-11-29 17:52:41.129766');
+INSERT INTO holdfast.schema_version VALUES (27, 30, true, '2026-11-29 17:52:41.130972');
+INSERT INTO holdfast.schema_version VALUES (28, 31, true, '2026-11-29 17:52:41.132395');
+INSERT INTO holdfast.schema_version VALUES (29, 32, true, '2026-11-29 17:52:41.138128');
+INSERT INTO holdfast.schema_version VALUES (30, 33, true, '2026-11-29 17:52:41.142191');
+INSERT INTO holdfast.schema_version VALUES (31, 34, true, '2026-11-29 17:52:41.14261');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x998d68d9217e4e9c97dbc4030b81f7a807280f767e0d43f889321ff3564a67a9', '2026-11-29 23:37:40.484329+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x69cd56aa16684fcb98b2bcca0e5358e888b6ec0d9ff9497ca88a03cc00026a50', '2026-11-29 23:37:40.484329+05:45');
+INSERT INTO holdfast.secrets VALUES ('memory', '\xff28c5264ecf4791a69c993370b7bacee070bf15446c4cb4a4c324e6031783dd', '2026-11-29 23:37:41.14261+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a22897-d838-7619-a466-2399f267fd04', 3, 1, 'call-1', 'helper', '01a22897-d843-78a5-a4c1-4fd425161e77', false, '01a22897-d838-7619-a466-2399f267fd04', '{caller}', '2026-11-30 00:21:09.668052+05:45', '2026-11-30 00:21:09.721395+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a22897-d2b2-74b5-ac35-6c23af2e932f');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a22897-d3f4-7cdb-907e-baa8438e7ef1');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a22897-d3fb-7afe-a664-fadc012a1976');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a22897-d407-788d-a79e-39c0cf64240d');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a22897-d43c-7898-9741-1fa340faf002');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a22897-d476-72d6-83a2-cceb2d7e57b1');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a22897-d4c3-7143-b149-06a1b7d0a125');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a22897-d4eb-7099-b0bc-19ab8f36108e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a22897-d51a-78bc-888d-4b460303614e');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a22897-d529-71b5-a2e2-645c513f8aad');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a22897-d541-7b4c-9b3f-e013e6cc8fbd');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a22897-d54f-7405-8a1a-2126fbeff8ae');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a22897-d571-7244-93ee-d4bf694466f0');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a22897-d577-701d-87d6-8b047e811ed2');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a22897-d57f-7cb6-b36e-3c9501d0b8e6');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a22897-d589-7bc0-980d-cde89988f6c4');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a22897-d596-7b20-869e-9ea17176ec17');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a22897-d59d-7173-9ebe-933dc3810e0e');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a22897-d5db-7c32-aefc-d82b5bb2d026');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a22897-d5e5-7101-8342-8fe77eb02960');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a22897-d7cd-729b-b3df-d62dc59cec47');
+INSERT INTO holdfast.task_queue VALUES ('01a22897-d589-7bc0-980d-cde89988f6c4', 'writer', '2026-11-30 00:21:08.969879+05:45', '01a22897-d279-7f1c-88dd-a024a02e68b0', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a22897-d596-7b20-869e-9ea17176ec17', 'writer', '2026-11-30 00:21:08.982869+05:45', '01a22897-d29f-7714-bf0b-715c23d64635', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a22897-d59d-7173-9ebe-933dc3810e0e', 'support', '2026-11-30 00:21:09.03473+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a22897-d5db-7c32-aefc-d82b5bb2d026', 'travel', '2026-11-30 00:21:09.053292+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a22897-d5e5-7101-8342-8fe77eb02960', 'travel', '2026-11-30 00:21:09.061192+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a22897-d7cd-729b-b3df-d62dc59cec47', 'writer', '2026-11-30 00:21:09.625521+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a22897-d838-7619-a466-2399f267fd04', 'caller', '2026-11-30 00:21:09.668052+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_settled VALUES ('01a22897-d843-78a5-a4c1-4fd425161e77', 3);
+INSERT INTO holdfast.task_states VALUES ('01a22897-d589-7bc0-980d-cde89988f6c4', 1, '{"chapter": 1}', '01a22897-d593-7ac7-bada-84c3f472e03d', '2026-11-30 00:21:08.980375+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d2b2-74b5-ac35-6c23af2e932f', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-30 00:21:08.563536+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-30 00:21:08.559627+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-30 00:21:08.266121+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d3f4-7cdb-907e-baa8438e7ef1', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-30 00:21:08.571214+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 00:21:08.568981+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-30 00:21:08.565049+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d3fb-7afe-a664-fadc012a1976', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-30 00:21:08.582851+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 00:21:08.576971+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.571835+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d407-788d-a79e-39c0cf64240d', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 00:21:08.632047+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-30 00:21:08.614003+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-30 00:21:08.583681+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d43c-7898-9741-1fa340faf002', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 00:21:08.69338+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-30 00:21:08.690095+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-30 00:21:08.636827+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d476-72d6-83a2-cceb2d7e57b1', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-30 00:21:08.770349+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-30 00:21:08.70459+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-30 00:21:08.694305+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d4c3-7143-b149-06a1b7d0a125', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 00:21:08.81022+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 00:21:08.779815+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 00:21:08.775692+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d4eb-7099-b0bc-19ab8f36108e', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 00:21:08.823477+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 00:21:08.820619+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 00:21:08.812527+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d51a-78bc-888d-4b460303614e', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-30 00:21:08.860561+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-30 00:21:08.860561+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.858764+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d529-71b5-a2e2-645c513f8aad', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 00:21:08.896681+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 00:21:08.880719+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.875406+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d541-7b4c-9b3f-e013e6cc8fbd', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 00:21:08.910483+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 00:21:08.908215+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.897873+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d54f-7405-8a1a-2126fbeff8ae', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-30 00:21:08.944364+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 00:21:08.941706+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.925534+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d4f8-737d-b5f8-d3426ffb02e9', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-30 00:21:08.857483+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 00:21:08.840947+05:45', true, '2026-11-30 00:21:08.845816+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.824391+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a22897-d843-78a5-a4c1-4fd425161e77', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-30 00:21:09.743013+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 00:21:09.738655+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:09.721395+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d571-7244-93ee-d4bf694466f0', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-30 00:21:08.950076+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 00:21:08.948203+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.945254+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d577-701d-87d6-8b047e811ed2', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-30 00:21:08.95882+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 00:21:08.956768+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.951154+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d57f-7cb6-b36e-3c9501d0b8e6', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-30 00:21:08.968624+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 00:21:08.965828+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.959995+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d596-7b20-869e-9ea17176ec17', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-30 00:21:08.988085+05:45', 1, 1, 1, 1, 0, '01a22897-d29f-7714-bf0b-715c23d64635', '2026-11-30 00:21:08.986982+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.982869+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d59d-7173-9ebe-933dc3810e0e', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-30 00:21:09.028755+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-30 00:21:09.027661+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:08.992245+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d5db-7c32-aefc-d82b5bb2d026', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-30 00:21:09.053292+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:09.053292+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d5e5-7101-8342-8fe77eb02960', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-30 00:21:09.061192+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:09.061192+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d589-7bc0-980d-cde89988f6c4', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-30 00:21:08.977914+05:45', 1, 2, 1, 1, 0, '01a22897-d279-7f1c-88dd-a024a02e68b0', '2026-11-30 00:21:08.97454+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-30 00:21:08.969879+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d7cd-729b-b3df-d62dc59cec47', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-30 00:21:09.625521+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-30 00:21:09.625521+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a22897-d838-7619-a466-2399f267fd04', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-30 00:21:09.668052+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-30 00:21:09.66667+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 00:21:09.660045+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.workers VALUES ('01a22897-d279-7f1c-88dd-a024a02e68b0', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-30 00:21:08.222315+05:45', '2026-11-30 01:21:08.222315+05:45');
+INSERT INTO holdfast.workers VALUES ('01a22897-d29f-7714-bf0b-715c23d64635', 'web-2/988', '1.4.0', 'api,worker', '2026-11-30 00:21:08.224986+05:45', '2026-11-30 01:21:08.224986+05:45');
+INSERT INTO holdfast.workers VALUES ('01a22897-d841-7869-9b21-30a6d998019d', 'test', '1', 'worker', '2026-11-30 00:21:09.665905+05:45', '2026-11-30 01:21:09.665905+05:45');
+INSERT INTO holdfast.workers VALUES ('01a22897-d87c-70c2-8ac7-c8861dc00d69', 'test', '1', 'worker', '2026-11-30 00:21:09.727426+05:45', '2026-11-30 01:21:09.727426+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 29, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 31, true);
 ALTER TABLE ONLY holdfast.admin_jobs
     ADD CONSTRAINT admin_jobs_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.admin_sessions
@@ -2827,10 +2838,10 @@ ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261127
-    ADD CONSTRAINT attempts_20261127_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261128
-    ADD CONSTRAINT attempts_20261128_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261129
+    ADD CONSTRAINT attempts_20261129_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261130
+    ADD CONSTRAINT attempts_20261130_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
@@ -2849,10 +2860,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261127
-    ADD CONSTRAINT keys_20261127_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261128
-    ADD CONSTRAINT keys_20261128_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261129
+    ADD CONSTRAINT keys_20261129_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261130
+    ADD CONSTRAINT keys_20261130_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2895,8 +2906,8 @@ CREATE INDEX admin_sessions_expires ON holdfast.admin_sessions USING btree (expi
 CREATE INDEX api_keys_listed ON holdfast.api_keys USING btree (created_at, key_id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261127_task_config_id_id_idx ON holdfast.attempts_20261127 USING btree (task, config_id, id);
-CREATE INDEX attempts_20261128_task_config_id_id_idx ON holdfast.attempts_20261128 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261129_task_config_id_id_idx ON holdfast.attempts_20261129 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261130_task_config_id_id_idx ON holdfast.attempts_20261130 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
@@ -2904,8 +2915,8 @@ CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261127_created_at_idx ON holdfast.keys_20261127 USING btree (created_at);
-CREATE INDEX keys_20261128_created_at_idx ON holdfast.keys_20261128 USING btree (created_at);
+CREATE INDEX keys_20261129_created_at_idx ON holdfast.keys_20261129 USING btree (created_at);
+CREATE INDEX keys_20261130_created_at_idx ON holdfast.keys_20261130 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled ON holdfast.push_cursors USING btree (task, config_id) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
@@ -2945,16 +2956,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261127_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261127_task_config_id_id_idx;
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261128_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261128_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261129_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261129_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261130_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261130_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261127_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261127_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261128_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261128_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261129_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261129_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261130_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261130_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
