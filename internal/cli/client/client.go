@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	cards "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -206,8 +207,8 @@ func ReadCard(ctx context.Context, o Options) (*Document, error) {
 	return c.readCard(ctx, o.Server)
 }
 
-// readCard reads the card of a server: at a well-known path below its URL, else at one of its host. A URL that ends in .json is
-// that of the card.
+// readCard reads the card of a server: at a well-known path below its URL, else at one of its host, if that card names the URL. A
+// URL that ends in .json is that of the card.
 func (c *Client) readCard(ctx context.Context, server string) (*Document, error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -230,11 +231,27 @@ func (c *Client) readCard(ctx context.Context, server string) (*Document, error)
 		var card *Document
 		card, err = c.cardAt(ctx, at)
 		var status *HTTPError
-		if !errors.As(err, &status) || status.temporary() || status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden {
-			return card, err
+		switch {
+		case errors.As(err, &status) && !status.temporary() && status.Status != http.StatusUnauthorized && status.Status != http.StatusForbidden:
+			continue
+		case err == nil && !below(card, u):
+			return nil, fmt.Errorf("%s has no agent card, and %s is that of another agent, %q", server, at, card.Name)
 		}
+		return card, err
 	}
 	return nil, fmt.Errorf("%s has no agent card: %w; without one, give it with --endpoint and its version with --protocol", server, err)
+}
+
+// below reports whether a card is that of a URL: it is below the URL, or it names it.
+func below(card *Document, u *url.URL) bool {
+	path := strings.TrimRight(u.Path, "/")
+	if at, err := url.Parse(card.At); err != nil || strings.HasPrefix(at.Path, path+"/") {
+		return err == nil
+	}
+	return slices.ContainsFunc(card.Interfaces, func(i cards.Interface) bool {
+		named, err := url.Parse(i.URL)
+		return err == nil && strings.TrimRight(named.Path, "/") == path
+	})
 }
 
 func (c *Client) cardAt(ctx context.Context, at string) (*Document, error) {

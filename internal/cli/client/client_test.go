@@ -359,6 +359,29 @@ func TestCardAtOldPath(t *testing.T) {
 	}
 }
 
+// Nobody wants the answer of another agent: the card of the host counts only if it names the URL.
+func TestCardOfTheHost(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/agent-card.json", answer(`{"name":"Concierge","url":"http://public.example/a2a/","version":"1","additionalInterfaces":[{"url":"http://x/rest","transport":"HTTP+JSON"}]}`))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	read := func(path string) (*Document, error) {
+		return ReadCard(t.Context(), Options{Server: server.URL + path, HTTP: &http.Client{Transport: transport}})
+	}
+	for _, path := range []string{"", "/", "/a2a", "/a2a/", "/rest"} {
+		card, err := read(path)
+		require.NoError(t, err, path)
+		require.Equal(t, "Concierge", card.Name)
+	}
+	for _, path := range []string{"/agents/typo", "/a2", "/a2a/x"} {
+		_, err := read(path)
+		require.ErrorContains(t, err, server.URL+path+" has no agent card, and "+server.URL+"/.well-known/agent-card.json is that of another agent, \"Concierge\"", path)
+	}
+}
+
 // A redirect to another host gets neither the message nor the credentials.
 func TestRedirectsToOtherHostsAreNotFollowed(t *testing.T) {
 	t.Parallel()
