@@ -333,7 +333,8 @@ func told(e *task.Event) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s attempt=%d", e.Seq, e.Kind, e.Attempt)
 	if e.Kind == task.EventStatus {
-		fmt.Fprintf(&b, " %s direct=%v cause=%q", e.State, e.Direct, e.Cause)
+		cause, _, _ := strings.Cut(e.Cause, "\n") // the stack of a panic has addresses
+		fmt.Fprintf(&b, " %s direct=%v cause=%q", e.State, e.Direct, cause)
 	}
 	if m := e.Message; m != nil {
 		fmt.Fprintf(&b, " %d %q", m.Role, m.FirstText())

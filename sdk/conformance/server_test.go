@@ -173,7 +173,7 @@ func (s *server) queue(text string, more ...map[string]any) *run {
 	r := &run{id: fmt.Sprintf("run-%d", n), token: fmt.Sprintf("hfrun_token-%d", n), task: fmt.Sprintf("task-%d", n)}
 	r.document = map[string]any{
 		"version": 1, "idempotencyKey": fmt.Sprintf("key-%d:1", n), "future": map[string]any{"x": 1},
-		"task":    map[string]any{"id": r.task, "contextId": "context", "agent": agentName, "owner": "ada", "future": 1},
+		"task":    map[string]any{"id": r.task, "key": "key of " + r.task, "contextId": "context", "contextKey": "key of the context", "agent": agentName, "owner": "ada", "future": 1},
 		"message": map[string]any{"messageId": fmt.Sprintf("m-%d", n), "role": "user", "parts": []any{map[string]any{"text": text}}},
 		"turn":    1, "try": 1, "attempt": 1, "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		"runApi": map[string]any{"url": "http://" + s.addr + "/run/v1", "token": r.token},
