@@ -1,7 +1,6 @@
 package a2asdk
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,15 +16,15 @@ import (
 // Cancel implements agent.Canceler: it calls the executor's Cancel for a task that has no run, such as one that waits for its
 // client. The task has ended, so the events have no effect.
 func (w *wrapper) Cancel(ctx context.Context, c *agent.Cancellation) error {
-	id, contextID := cmp.Or(c.TaskKey, c.TaskID), cmp.Or(c.ContextKey, c.ContextID)
-	if c.Reason != agent.ReasonCanceled && c.Reason != agent.ReasonExpired || w.told.has(id) {
+	as := keyed(&agent.Run{TaskID: c.TaskID, TaskKey: c.TaskKey, ContextID: c.ContextID, ContextKey: c.ContextKey})
+	if c.Reason != agent.ReasonCanceled && c.Reason != agent.ReasonExpired || w.told.has(as.TaskID) {
 		return nil
 	}
 	exec := &a2asrv.ExecutorContext{
-		TaskID: a2a.TaskID(id), ContextID: contextID, Tenant: c.Tenant,
+		TaskID: a2a.TaskID(as.TaskID), ContextID: as.ContextID, Tenant: c.Tenant,
 		User: &a2asrv.User{Name: c.Owner, Authenticated: c.Owner != ""}, ServiceParams: a2asrv.NewServiceParams(nil),
 		StoredTask: &a2a.Task{
-			ID: a2a.TaskID(id), ContextID: contextID, Status: a2a.TaskStatus{State: a2a.TaskStateCanceled},
+			ID: a2a.TaskID(as.TaskID), ContextID: as.ContextID, Status: a2a.TaskStatus{State: a2a.TaskStateCanceled},
 		},
 	}
 	var err error

@@ -73,10 +73,11 @@ func relatedTasks(ctx context.Context, run *agent.Run) ([]*a2a.Task, error) {
 	if err != nil {
 		return nil, err
 	}
+	as := keyed(run)
 	var out []*a2a.Task
 	for i := range refs {
 		if refs[i].ContextID == run.ContextID {
-			refs[i].ContextID = keyed(run).ContextID
+			refs[i].ContextID = as.ContextID
 		}
 		t, err := fromReference(&refs[i])
 		if err != nil {

@@ -128,10 +128,11 @@ func (s *steps) ask(ctx context.Context, about []place, w *writer) error {
 	question.WriteString("Answer yes or no.")
 	properties := map[string]any{}
 	for i := range list {
-		properties[list[i].ID] = map[string]string{"type": "boolean", "title": list[i].Tool}
-	}
-	if len(list) == 1 {
-		properties = map[string]any{approved: map[string]string{"type": "boolean", "title": list[0].Tool}}
+		name := list[i].ID
+		if len(list) == 1 {
+			name = approved
+		}
+		properties[name] = map[string]string{"type": "boolean", "title": list[i].Tool}
 	}
 	data, err := json.Marshal(map[string]any{
 		"approvals":       list,

@@ -52,6 +52,14 @@ type function struct {
 	Arguments jsontext.Value `json:"arguments"` // a string; some servers send the object itself
 }
 
+// arguments are those of a call, or a piece of them, as text.
+func (f *function) arguments() string {
+	if f.Arguments.Kind() == jsontext.KindBeginObject {
+		return string(f.Arguments)
+	}
+	return unquote(f.Arguments)
+}
+
 type image struct {
 	ImageURL struct {
 		URL string `json:"url"`
@@ -237,15 +245,7 @@ func (a *answer) hearCall(p *callPiece) error {
 	}
 	c := &a.calls[at]
 	c.ID, c.Name = cmp.Or(c.ID, deref(p.ID)), cmp.Or(c.Name, deref(p.Function.Name))
-	var more string
-	switch raw := p.Function.Arguments; raw.Kind() {
-	case jsontext.KindString:
-		more = unquote(raw)
-	case jsontext.KindBeginObject:
-		more = string(raw)
-	default:
-	}
-	switch {
+	switch more := p.Function.arguments(); {
 	case more == c.Arguments && isObject(more): // some servers repeat the whole call at its end
 	case c.Arguments == "{}" && strings.HasPrefix(more, "{"): // others begin each call with an empty object
 		c.Arguments = more
@@ -293,6 +293,17 @@ func deref(s *string) string {
 	return *s
 }
 
+// objectOf returns the arguments of a call as an object, which is empty for none and null. Not ok: they are no object.
+func objectOf(arguments string) (object string, ok bool) {
+	switch text := strings.TrimSpace(arguments); {
+	case text == "", text == "null":
+		return "{}", true
+	case isObject(arguments):
+		return arguments, true
+	}
+	return "{}", false
+}
+
 // isObject reports whether a text is one JSON object.
 func isObject(s string) bool {
 	v := jsontext.Value(s)
@@ -311,10 +322,10 @@ type usage struct {
 // read takes the counts of a completion. The counts of later chunks include those of earlier ones. Values that are
 // not counts are ignored: they cost nobody an answer.
 func (u *usage) read(raw jsontext.Value) {
-	if raw.Kind() != jsontext.KindBeginObject {
+	in := members(raw)
+	if in == nil {
 		return
 	}
-	in := members(raw)
 	input, output := "prompt_tokens", "completion_tokens"
 	if _, ok := in["input_tokens"]; ok { // of the Responses API
 		input, output = "input_tokens", "output_tokens"
@@ -323,12 +334,8 @@ func (u *usage) read(raw jsontext.Value) {
 	if u.Total = count(in["total_tokens"]); u.Total == 0 {
 		u.Total = u.Input + u.Output
 	}
-	u.Cached = count(member(in[input+"_details"], "cached_tokens"))
-	u.Reasoning = count(member(in[output+"_details"], "reasoning_tokens"))
-}
-
-func member(object jsontext.Value, name string) jsontext.Value {
-	return members(object)[name]
+	u.Cached = count(members(in[input+"_details"])["cached_tokens"])
+	u.Reasoning = count(members(in[output+"_details"])["reasoning_tokens"])
 }
 
 // mostTokens keeps the sum of hostile counts a number.

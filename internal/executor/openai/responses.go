@@ -147,13 +147,8 @@ type item struct {
 
 const typeCall = "function_call"
 
-// arguments are those of a call, as text.
-func (it *item) arguments() string {
-	if it.Arguments.Kind() == jsontext.KindBeginObject {
-		return string(it.Arguments)
-	}
-	return unquote(it.Arguments)
-}
+// function is that which a call calls.
+func (it *item) function() function { return function{&it.Name, it.Arguments} }
 
 // begunCall is a call of a stream that has begun.
 type begunCall struct {
@@ -327,7 +322,7 @@ func (a *answer) finishedCall(it *item) error {
 	if a.callOf(it.CallID) >= 0 {
 		return nil
 	}
-	return a.hearCall(&callPiece{ID: &it.CallID, Function: function{&it.Name, it.Arguments}})
+	return a.hearCall(&callPiece{ID: &it.CallID, Function: it.function()})
 }
 
 // unheard are the calls of a whole answer that the stream did not have. Some servers number the calls of a stream and those of
@@ -350,7 +345,8 @@ func (a *answer) unheard(whole []item) []*item {
 		if it.Type != typeCall || a.callOf(it.CallID) >= 0 {
 			continue
 		}
-		at := slices.IndexFunc(left, func(c call) bool { return c.Name == it.Name && c.Arguments == it.arguments() })
+		wanted := it.function()
+		at := slices.IndexFunc(left, func(c call) bool { return c.Name == it.Name && c.Arguments == wanted.arguments() })
 		if at >= 0 {
 			left = slices.Delete(left, at, at+1)
 			continue

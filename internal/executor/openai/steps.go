@@ -193,7 +193,8 @@ func (s *steps) messages() []message {
 		for i := range r.Calls {
 			c := &r.Calls[i]
 			out := toolCall{ID: c.ID, Type: "function"}
-			out.Function.Name, out.Function.Arguments = c.Name, replayed(c.Arguments)
+			out.Function.Name = c.Name
+			out.Function.Arguments, _ = objectOf(c.Arguments) // some servers parse them, and refuse what is no object
 			said.ToolCalls = append(said.ToolCalls, out)
 		}
 		all = append(all, said)
@@ -204,14 +205,6 @@ func (s *steps) messages() []message {
 		}
 	}
 	return all
-}
-
-// replayed are arguments as the API gets them back. Some servers parse them, and refuse what is no object.
-func replayed(arguments string) string {
-	if isObject(arguments) {
-		return arguments
-	}
-	return "{}"
 }
 
 // text is what the model said in the rounds of this turn.

@@ -3,7 +3,6 @@ package openai
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -165,12 +164,16 @@ func (l *link) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
 }
 
 // failed turns an error of a server that lists its tools into that of the run. A server that refuses does so again: the address or
-// the credential is wrong.
+// the credential is wrong, or it has no tools.
 func (l *link) failed(err error, answered bool) error {
+	no, ok := errors.AsType[*jsonrpc.Error](err)
+	toolless := ok && no.Code == jsonrpc.CodeMethodNotFound
 	err = fmt.Errorf("tools of %s: %s", l.server.opts.Name, l.server.redact(err.Error()))
 	status := int(l.status.Load())
-	refused := status >= 400 && status < 500 && status != nethttp.StatusRequestTimeout && status != nethttp.StatusTooManyRequests
-	if refused {
+	switch {
+	case toolless:
+		return &executor.Failure{Msg: unlisted, Cause: err}
+	case status >= 400 && status < 500 && status != nethttp.StatusRequestTimeout && status != nethttp.StatusTooManyRequests:
 		return &executor.Failure{Msg: unlisted, Cause: fmt.Errorf("%w (HTTP status %d)", err, status)}
 	}
 	return &executor.Unavailable{Err: err, Answered: answered}
@@ -187,15 +190,8 @@ func (l *link) open(ctx context.Context) error {
 		Capabilities:   &mcp.ClientCapabilities{},
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 	})
-	remote := &mcp.StreamableClientTransport{
-		Endpoint: l.server.opts.URL, MaxRetries: -1, DisableStandaloneSSE: true,
-	}
-	var transport mcp.Transport = remote
-	if p := l.server.program; p == nil {
-		client := *l.server.client
-		client.Transport = l
-		remote.HTTPClient = &client
-	} else {
+	var transport mcp.Transport
+	if p := l.server.program; p != nil {
 		process, err := p.Start(l.log)
 		if err != nil {
 			return err
@@ -204,6 +200,12 @@ func (l *link) open(ctx context.Context) error {
 		transport = &mcp.IOTransport{Reader: &lines{Closer: process.Out, in: bufio.NewReader(process.Out), most: l.server.most, noise: func(line []byte) {
 			l.log.Warn("a program of tools wrote a line that is no message", slog.String("line", l.server.redact(outbound.Excerpt(line))))
 		}}, Writer: process.In}
+	} else {
+		watched := *l.server.client
+		watched.Transport = l
+		transport = &mcp.StreamableClientTransport{
+			Endpoint: l.server.opts.URL, HTTPClient: &watched, MaxRetries: -1, DisableStandaloneSSE: true,
+		}
 	}
 	session, err := client.Connect(ctx, transport, nil)
 	if err != nil {
@@ -268,9 +270,6 @@ func (b *toolbox) list(ctx context.Context, l *link, timeout time.Duration) erro
 	for range maxListed {
 		page, err := l.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 		if err != nil {
-			if no, ok := errors.AsType[*jsonrpc.Error](err); ok && no.Code == jsonrpc.CodeMethodNotFound {
-				return &executor.Failure{Msg: unlisted, Cause: fmt.Errorf("tools of %s: %s", l.server.opts.Name, l.server.redact(err.Error()))}
-			}
 			return l.failed(err, true)
 		}
 		for _, t := range page.Tools {
@@ -355,18 +354,15 @@ func (t *tool) call(ctx context.Context, arguments, key string, timeout time.Dur
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	// The tool gets what the model wrote and the client approved, to the digit.
-	in := json.RawMessage(cmp.Or(strings.TrimSpace(arguments), "{}"))
-	switch {
-	case string(in) == "null":
-		in = json.RawMessage("{}")
-	case !isObject(string(in)):
+	object, ok := objectOf(arguments)
+	if !ok {
 		return result{"The arguments are not a JSON object.", true}
 	}
 	if err := t.link.open(ctx); err != nil {
 		t.link.log.Warn("tool server not reached", slog.Any("error", err))
 		return result{"The server of the tool cannot be reached. The tool was not called.", true}
 	}
-	params := &mcp.CallToolParams{Name: t.own, Arguments: in, Meta: mcp.Meta{"holdfast/idempotencyKey": key}}
+	params := &mcp.CallToolParams{Name: t.own, Arguments: json.RawMessage(object), Meta: mcp.Meta{"holdfast/idempotencyKey": key}}
 	got, err := t.link.session.CallTool(ctx, params)
 	if errors.Is(err, mcp.ErrSessionMissing) {
 		t.link.close() // the server has forgotten the session, so it has not made the call

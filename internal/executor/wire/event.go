@@ -70,9 +70,9 @@ var decoders = map[string]func([]byte) (*Event, *Malformed){
 	"status":     decodeStatus,
 	"ask":        asks(task.StateInputRequired, true),
 	"auth":       asks(task.StateAuthRequired, false),
-	"complete":   says(task.StateCompleted, false),
+	"complete":   says(task.StateCompleted),
 	"fail":       decodeFail,
-	"reject":     says(task.StateRejected, false),
+	"reject":     says(task.StateRejected),
 	"reply":      decodeReply,
 	"checkpoint": decodeCheckpoint,
 	"retry":      decodeRetry,
@@ -216,8 +216,8 @@ func decodeStatus(raw []byte) (*Event, *Malformed) {
 	return &Event{Action: Status, State: state, Message: msg, Metadata: metadata}, nil
 }
 
-// says returns the decoder of events that have a state and a message.
-func says(state task.State, needsMessage bool) func([]byte) (*Event, *Malformed) {
+// says returns the decoder of events that have a state, and may have a message.
+func says(state task.State) func([]byte) (*Event, *Malformed) {
 	return func(raw []byte) (*Event, *Malformed) {
 		var in struct {
 			Type     string         `json:"type"`
@@ -227,7 +227,7 @@ func says(state task.State, needsMessage bool) func([]byte) (*Event, *Malformed)
 		if bad := unmarshal(raw, &in); bad != nil {
 			return nil, bad
 		}
-		return ending(state, needsMessage, in.Message, in.Metadata)
+		return ending(state, false, in.Message, in.Metadata)
 	}
 }
 

@@ -102,12 +102,11 @@ export function raised(error: unknown): ErrorDocument | undefined {
   const frames = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line) && !line.includes(here));
   const own = frames.find((line) => !/node:|node_modules/.test(line)) ?? frames[0];
   const place = /([^/\\() ]+:\d+):\d+\)?$/.exec(own ?? "")?.[1];
-  const cause = error.cause === undefined ? "" : `\ncaused by ${stackOf(error.cause)}`;
   return {
     type: error.name,
     place,
     message: error.message,
-    trace: (frames.join("\n") + cause).slice(0, maxTrace) || undefined,
+    trace: (frames.join("\n") + causesOf(error)).slice(0, maxTrace) || undefined,
   };
 }
 
@@ -118,6 +117,7 @@ const here = new URL(".", import.meta.url).pathname;
 export function stackOf(error: unknown): string {
   if (error instanceof EventRefused) return error.message;
   if (!(error instanceof Error)) return String(error);
-  const cause = error.cause === undefined ? "" : `\ncaused by ${stackOf(error.cause)}`;
-  return (error.stack ?? error.message) + cause;
+  return (error.stack ?? error.message) + causesOf(error);
 }
+
+const causesOf = (error: Error): string => (error.cause === undefined ? "" : `\ncaused by ${stackOf(error.cause)}`);

@@ -29,6 +29,7 @@ with warnings.catch_warnings():
     from holdfast_agent.adapters.agent_framework import wrap
 
 import callers
+import questions
 
 import holdfast_agent as hf
 from examples import load
@@ -172,14 +173,7 @@ async def test_approval_is_a_question(answer: Any, want: bool) -> None:
     turn = await task.send("Delete f")
     assert turn.state == "input-required"
     assert turn.message.text == 'Approve delete(name="f")?'
-    assert turn.message.data == {
-        "approvals": [{"id": "c-1", "tool": "delete", "arguments": {"name": "f"}}],
-        "requestedSchema": {
-            "type": "object",
-            "properties": {"approved": {"type": "boolean", "title": 'delete(name="f")'}},
-            "required": ["approved"],
-        },
-    }
+    assert turn.message.data == questions.DELETE
     stored: Any = task.states["task"][0]
     assert stored["mine"] == 1
     # Another try, after a crash behind the question, asks again without the model.

@@ -4,7 +4,7 @@ import { EventRefused, type Stopped } from "../errors.js";
 import { pause } from "../http.js";
 import { type Json, type JsonObject, stringify } from "../json.js";
 import { describe } from "../log.js";
-import type { Run } from "../run.js";
+import type { Reference, Run } from "../run.js";
 import type { NewArtifact, NewPart, Part, SaidDocument, Speech } from "../types.js";
 
 /** The state of a task, as events name it. */
@@ -217,6 +217,9 @@ class Writer {
     await this.#run.complete(message);
   }
 }
+
+/** The context of a task that the message refers to, as the executor knows it. */
+export const contextOf = (run: Run, r: Reference): string => (r.contextId === run.contextId ? run.contextKey : r.contextId);
 
 /** The entries of the task itself, without those of other tasks of the context. */
 export const own = (history: readonly SaidDocument[]): SaidDocument[] => history.filter((said) => said.taskId === undefined);

@@ -15,6 +15,7 @@ import {
   type Action,
   type AgentMessage,
   bridge,
+  contextOf,
   type Executor,
   emitted,
   json,
@@ -122,9 +123,7 @@ const line: Line<SdkContext, SdkEvent> = {
         run.turn > 1
           ? toTask(run.taskKey, run.contextKey, stateBefore(run), own(run.history), plain(run.metadata), userMessage)
           : undefined,
-      referenceTasks: some(run.references)?.map((r) =>
-        toTask(r.id, r.contextId === run.contextId ? run.contextKey : r.contextId, r.state as State, r.history, undefined),
-      ),
+      referenceTasks: some(run.references)?.map((r) => toTask(r.id, contextOf(run, r), r.state as State, r.history, undefined)),
       context: {
         user: { isAuthenticated: run.owner !== "", userName: run.owner },
         requestedExtensions: some(run.extensions),

@@ -16,6 +16,7 @@ import {
   type Action,
   type AgentMessage,
   bridge,
+  contextOf,
   type Executor,
   emitted,
   json,
@@ -191,9 +192,7 @@ const line: Line<SdkContext, SdkEvent> = {
       context: new CallContext(run),
       task:
         run.turn > 1 ? toTask(run.taskKey, run.contextKey, stateBefore(run), history, plain(run.metadata), message) : undefined,
-      referenceTasks: some(run.references)?.map((r) =>
-        toTask(r.id, r.contextId === run.contextId ? run.contextKey : r.contextId, r.state as State, r.history, undefined),
-      ),
+      referenceTasks: some(run.references)?.map((r) => toTask(r.id, contextOf(run, r), r.state as State, r.history, undefined)),
     };
   },
 

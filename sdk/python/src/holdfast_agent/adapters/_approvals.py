@@ -12,7 +12,6 @@ from holdfast_agent.content import JSON
 
 YES = frozenset({"yes", "y", "ok", "okay", "true", "approve", "approved", "confirm", "confirmed"})
 
-
 APPROVED = "approved"
 """The member of an answer that decides about all calls."""
 
@@ -55,10 +54,9 @@ async def ask(run: Run, approvals: Sequence[Call], calls: Sequence[Call] = ()) -
     doc: dict[str, JSON] = {"approvals": [c.to_json() for c in approvals]}
     if calls:
         doc["calls"] = [c.to_json() for c in calls]
-    properties: dict[str, JSON] = {c.id: {"type": "boolean", "title": str(c)} for c in approvals}
+    only = len(approvals) == 1 and not calls
+    properties: dict[str, JSON] = {APPROVED if only else c.id: {"type": "boolean", "title": str(c)} for c in approvals}
     properties.update({c.id: {"type": "string", "title": str(c)} for c in calls})
-    if len(approvals) == 1 and not calls:
-        properties = {APPROVED: {"type": "boolean", "title": str(approvals[0])}}
     doc["requestedSchema"] = {"type": "object", "properties": properties, "required": list(properties)}
     await run.ask(["\n".join(lines), data(doc)])
 
