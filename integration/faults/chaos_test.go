@@ -7,6 +7,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -67,7 +68,7 @@ agents:
     executor: {kind: a2a, a2a: {url: "http://BEHIND", poll_interval: 300ms}}
     limits: {backoff: 100ms, max_attempts: 1000}
   - name: command
-    executor: {kind: command, command: {argv: [PROGRAM]}}
+    executor: {kind: command, command: {argv: [PROGRAM, '{"type": "complete"}']}}
     limits: {backoff: 100ms, max_attempts: 1000}
   - name: model
     executor: {kind: openai, openai: {base_url: "http://MODEL/v1", model: small, api_key: key}}
@@ -276,8 +277,10 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	c.behindDB = clustertest.NewDB(t)
 	c.behind = clustertest.Start(t, clustertest.Options{Name: "behind", DB: c.behindDB.URL, Config: clustertest.Settings})
 	c.link = clustertest.NewProxy(t, a2atest.Host(c.behind.URL))
-	c.model, c.program = newModel(t), filepath.Join(t.TempDir(), "agent")
-	require.NoError(t, os.WriteFile(c.program, []byte("#!/bin/sh\necho '{\"type\":\"complete\"}'\n"), 0o700))
+	echo, err := exec.LookPath("echo") // a script that moves while it starts is an agent that fails
+	require.NoError(t, err)
+	c.model, c.program = newModel(t), filepath.Join(t.TempDir(), "echo")
+	require.NoError(t, os.Symlink(echo, c.program))
 	exports := t.TempDir()
 	config := strings.NewReplacer("EXPORTS", exports, "AGENT", c.agent.addr, "MODEL", c.model.addr, "PROGRAM", c.program, "BEHIND", c.link.Addr).Replace(o.config)
 	var all []clustertest.Options

@@ -488,6 +488,9 @@ func (c *client) poll(ctx context.Context, taskID string, r *a2atest.Result, unt
 	reading := c.ledger.Follow(taskID)
 	reading.Saw(viewOf(r))
 	for r.State() != until {
+		if terminal(r.State()) {
+			return fmt.Errorf("task %s is %s, and should be %s", taskID, r.State(), until)
+		}
 		if r, err = c.get(ctx, taskID, reading); err != nil {
 			return err
 		}
