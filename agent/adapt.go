@@ -1,10 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -40,9 +40,6 @@ func fromRun(run *executor.Run) *Run {
 type emitter struct {
 	out  executor.Emitter
 	turn int
-
-	mu      sync.Mutex // for the order of texts, too
-	started map[string]bool
 }
 
 func (e *emitter) Working(ctx context.Context, m Message) error {
@@ -100,23 +97,12 @@ func (e *emitter) Chunk(ctx context.Context, c Chunk) error {
 	return e.chunk(ctx, c)
 }
 
-// Text has the ids that texts of agents behind HTTP and of other SDKs have (wire.Player).
+// Text has the ids that texts of agents behind HTTP and of other SDKs have.
 func (e *emitter) Text(ctx context.Context, name, text string) error {
-	if name == "" {
-		name = "text"
-	}
-	a := Text(name, text)
-	a.ID = fmt.Sprintf("%s-%d", name, e.turn)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.chunk(ctx, Chunk{Artifact: a, Append: e.started[a.ID]}); err != nil {
-		return err
-	}
-	if e.started == nil {
-		e.started = make(map[string]bool)
-	}
-	e.started[a.ID] = true
-	return nil
+	name = cmp.Or(name, "text")
+	return e.out.Artifact(ctx, executor.Chunk{Grows: true, Artifact: task.Artifact{
+		ID: executor.TextID(name, e.turn), Name: name, Parts: []task.Part{task.Text(text)},
+	}})
 }
 
 func (e *emitter) chunk(ctx context.Context, c Chunk) error {
@@ -124,7 +110,7 @@ func (e *emitter) chunk(ctx context.Context, c Chunk) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.out.Artifact(ctx, executor.Chunk{Artifact: a, Append: c.Append, Last: c.Last, Metadata: c.EventMetadata})
+	err = e.out.Artifact(ctx, executor.Chunk{Artifact: a, Append: c.Append, Last: c.Last, Metadata: c.EventMetadata})
 	return err
 }
 

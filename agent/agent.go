@@ -257,7 +257,8 @@ type Emitter interface {
 	Artifact(ctx context.Context, a Artifact) error
 	// Chunk emits a piece of an artifact, which needs an ID.
 	Chunk(ctx context.Context, c Chunk) error
-	// Text adds text to the artifact of a name; "" stands for "text". The first text of a run replaces what an earlier try left.
+	// Text adds text to the artifact of a name; "" stands for "text". The first text of a run replaces what an earlier try left
+	// after its checkpoint.
 	Text(ctx context.Context, name, text string) error
 	// Checkpoint stores a JSON value for the next try, should there be one.
 	Checkpoint(ctx context.Context, v any) error

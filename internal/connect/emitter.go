@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -300,11 +298,12 @@ func (e *emitter) Ask(ctx context.Context, a executor.Ask) error {
 }
 
 // Artifact implements executor.Emitter.
-func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
-	if c.Artifact.ID == "" {
-		c.Artifact.ID = uuid.NewString()
+func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) error {
+	action := wire.Artifact
+	if c.Grows {
+		action = wire.Text
 	}
-	return c.Artifact.ID, e.emit(ctx, &wire.Event{Action: wire.Artifact, Chunk: c})
+	return e.emit(ctx, &wire.Event{Action: action, Chunk: c})
 }
 
 // Reply implements executor.Emitter. It waits for the answer of the server, which knows whether the agent may reply.

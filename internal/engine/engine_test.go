@@ -128,7 +128,7 @@ func (r *replica) execute(ctx context.Context, run *executor.Run, out executor.E
 	text := run.Message.FirstText()
 	what, rest, _ := strings.Cut(text, " ")
 	chunk := func(s string) error {
-		_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "out", Parts: []task.Part{task.Text(s)}}, Append: true})
+		err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "out", Parts: []task.Part{task.Text(s)}}, Append: true})
 		return err
 	}
 	say := func(s string) *task.Message { return &task.Message{Parts: []task.Part{task.Text(s)}} }

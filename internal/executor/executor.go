@@ -216,11 +216,15 @@ type Buffer interface {
 
 // Chunk is an artifact or a piece of one.
 type Chunk struct {
-	Artifact task.Artifact // an empty ID means a new artifact; Index is assigned by the worker
+	Artifact task.Artifact // without an ID: the n-th such artifact of the turn; Index is assigned by the worker
 	Append   bool          // the parts continue those of the same ID
+	Grows    bool          // the first chunk of a run continues what stood at the newest checkpoint, the later ones append; instead of Append
 	Last     bool
 	Metadata json.RawMessage // of the event
 }
+
+// TextID is the id of the artifact that texts of a name ("": text) form in a turn.
+func TextID(name string, turn int) string { return fmt.Sprintf("%s-%d", cmp.Or(name, "text"), turn) }
 
 // About is what a status has besides its state and message.
 type About struct {
@@ -240,9 +244,8 @@ type Emitter interface {
 	StatusAbout(ctx context.Context, s task.State, msg *task.Message, more About) error
 	// Ask parks the task, as Status with input-required or auth-required does.
 	Ask(ctx context.Context, a Ask) error
-	// Artifact emits a whole artifact or a chunk. It returns the id of the artifact, so that an executor may leave the
-	// choice to the server.
-	Artifact(ctx context.Context, c Chunk) (id string, err error)
+	// Artifact emits a whole artifact or a chunk.
+	Artifact(ctx context.Context, c Chunk) error
 	// Reply ends the run with a bare Message instead of a task. It must be the first event of the run.
 	Reply(ctx context.Context, msg *task.Message) error
 	// Checkpoint stores the progress of the run for the next attempt, if there is one.

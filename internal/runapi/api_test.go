@@ -226,7 +226,7 @@ func TestPostedEvents(t *testing.T) {
 	a = r.Post(t, 0, `{"type":"status","message":"on it"}`, `{"type":"text","text":"one "}`, `{"type":"status"}`, `{"type":"text","text":"two"}`)
 	require.JSONEq(t, `{"next":4,"ended":false}`, string(a.Body))
 	// The answer's own events come between.
-	storetest.Must(r.out.Artifact(r.ctx, executor.Chunk{Artifact: task.Artifact{ID: "own", Parts: []task.Part{task.Text("streamed")}}}))(t)
+	require.NoError(t, r.out.Artifact(r.ctx, executor.Chunk{Artifact: task.Artifact{ID: "own", Parts: []task.Part{task.Text("streamed")}}}))
 	require.NoError(t, r.out.Committed(r.ctx))
 	a = r.Do(t, "POST", "/events?from=4", `{"events":[{"type":"artifact","artifact":{"artifactId":"doc","parts":[{"text":"x"}]}},{"type":"complete","message":"done"}]}`)
 	require.JSONEq(t, `{"next":6,"ended":true}`, string(a.Body))
@@ -289,6 +289,24 @@ func TestEventsOutOfOrder(t *testing.T) {
 }
 
 // Each end of a run works from elsewhere.
+func TestTriesGoOnAtTheCheckpoint(t *testing.T) {
+	w, r := begun(t, worker.Agent{Backoff: time.Millisecond})
+	text := func(s string) string { return fmt.Sprintf(`{"type":"text","text":%q}`, s) }
+	file := func(s string) string { return fmt.Sprintf(`{"type":"artifact","artifact":{"parts":[{"text":%q}]}}`, s) }
+	r.Post(t, 0, text("one "), file("first"))
+	r.Post(t, 2, text("two "), `{"type":"checkpoint","data":2}`, text("lost "), file("lost"), file("lost"), `{"type":"retry"}`)
+	w.ends(r)
+	second := w.next()
+	second.Post(t, 0, text("three "), file("second"))
+	second.Post(t, 2, text("four"), file("third"), `{"type":"complete"}`)
+	w.ends(second)
+	var got []string
+	for _, a := range w.task(second).Artifacts {
+		got = append(got, a.ID+": "+textOf(&a))
+	}
+	require.Equal(t, []string{"text-1: one two three four", "artifact-1-1: first", "artifact-1-2: second", "artifact-1-3: third"}, got)
+}
+
 func TestEndsOfARun(t *testing.T) {
 	w, r := begun(t, worker.Agent{MaxAttempts: 2, Backoff: time.Millisecond})
 	require.JSONEq(t, `{"next":1,"ended":true}`, string(r.Post(t, 0, `{"type":"ask","message":"what?"}`).Body))

@@ -53,7 +53,6 @@ func (a *API) events(c echo.Context) error {
 		return p
 	}
 	u := &upload{exchange: x, ordinal: from, stored: x.Next(), player: wire.NewPlayer(x.Run, x.At(from-1))}
-	u.player.Begun = x.Begun
 	err = a.receive(u)
 	if err == nil {
 		err = x.Flush(ctx)

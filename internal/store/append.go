@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -70,6 +71,19 @@ func (s *Store) Append(a *Append) {
 type appendGroup struct {
 	items  []*Append
 	events int
+}
+
+// told is the metadata of all statuses of the group, or "".
+func (g *appendGroup) told() string {
+	var told json.RawMessage
+	for _, a := range g.items {
+		for _, e := range a.Events {
+			if e.Kind == task.EventStatus {
+				told = task.Merge(told, e.Metadata)
+			}
+		}
+	}
+	return string(told)
 }
 
 type runKey struct {
@@ -186,14 +200,14 @@ func leanParams(groups []*appendGroup) dbsqlc.EventsAppendLeanParams {
 	arg := dbsqlc.EventsAppendLeanParams{
 		Tasks: make([]uuid.UUID, runs), Attempts: make([]int32, runs), Claims: make([]time.Time, runs), Ordinals: make([]int64, runs),
 		Counts: make([]int64, runs), RunStates: make([]int16, runs), StatusRns: make([]int64, runs), ShownRns: make([]int64, runs),
-		Directs: make([]bool, runs), ArtifactSizes: make([]int64, runs),
+		Directs: make([]bool, runs), ArtifactSizes: make([]int64, runs), Tolds: make([]string, runs),
 		Runs: make([]int32, 0, n), Rns: make([]int64, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n),
 	}
 	for run, g := range groups {
 		first, rn := g.items[0], int64(0)
 		arg.Tasks[run], arg.Attempts[run], arg.Claims[run] = uuid.UUID(first.Task), int32(first.Attempt), claimedAt(first.Fence)
-		arg.Ordinals[run], arg.Counts[run] = first.Ordinal, int64(g.events)
+		arg.Ordinals[run], arg.Counts[run], arg.Tolds[run] = first.Ordinal, int64(g.events), g.told()
 		for _, a := range g.items {
 			for i, e := range a.Events {
 				rn++
@@ -225,9 +239,10 @@ func wholeParams(groups []*appendGroup) dbsqlc.EventsAppendParams {
 		Posts: make([]bool, 0, n), Afters: make([]int64, 0, n),
 		Kinds: make([]int16, 0, n), States: make([]int16, 0, n), Directs: make([]bool, 0, n),
 		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), Waits: make([]bool, 0, n), Resumes: make([]float64, 0, n), Listings: make([]bool, 0, n),
-		ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n), ArtifactSizes: make([]int64, 0, n),
+		ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n), ArtifactSizes: make([]int64, 0, n), Tolds: make([]string, n),
 	}
 	for _, g := range groups {
+		arg.Tolds[len(arg.Tasks)] = g.told()
 		for _, a := range g.items {
 			for i, e := range a.Events {
 				arg.Tasks = append(arg.Tasks, uuid.UUID(a.Task))

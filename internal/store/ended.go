@@ -150,7 +150,7 @@ func (f *folded) shows(h *task.Task, withArtifacts bool) *task.Task {
 		return nil
 	}
 	t := f.task.Shared()
-	t.Agent, t.Tenant, t.Owner, t.Dialect, t.Metadata = h.Agent, h.Tenant, h.Owner, h.Dialect, h.Metadata
+	t.Agent, t.Tenant, t.Owner, t.Dialect = h.Agent, h.Tenant, h.Owner, h.Dialect
 	t.StreamBase, t.CreatedAt = h.StreamBase, h.CreatedAt
 	if h.Traceparent != "" {
 		t.Traceparent = h.Traceparent

@@ -73,7 +73,9 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 		read.Tasks = append(read.Tasks, r.ID)
 		read.Froms = append(read.Froms, from)
 		read.Uptos = append(read.Uptos, upto)
-		page = append(page, header(r))
+		h := header(r)
+		h.Metadata = task.Merge(h.Metadata, rawJSON(r.AgentMetadata))
+		page = append(page, h)
 	}
 	read.Lowest, read.Highest = span(read.Tasks)
 	if len(page) == 0 {

@@ -101,11 +101,15 @@ func TestReadTaskEqualsTheFoldOfItsEvents(t *testing.T) {
 	told.Metadata = []byte(`{"event":1}`)
 	typed := task.Text("typed")
 	typed.MediaType = "text/markdown"
-	p.must(t, status(task.StateWorking),
+	more := of("told", true, task.Text(" more"))
+	more.Artifact.Metadata, more.Artifact.Extensions = []byte(`{"b":[2.50],"a":3}`), []string{"https://x.test/f", "https://x.test/e"}
+	half, done := status(task.StateWorking), status(task.StateCompleted)
+	half.Metadata, done.Metadata = []byte(`{"progress":50,"k":"request"}`), []byte(`{"progress":100,"usage":{"totalTokens":12}}`)
+	p.must(t, half,
 		of("one", true, task.Text("a")), of("two", true, task.Text("A")), of("one", true, task.Text("b")), of("two", true, task.Text("B")),
-		told, of("one", true, task.Text("c"), task.Text("d")), of("one", true, task.Text("e")), of("told", true, task.Text(" more")),
+		told, of("one", true, task.Text("c"), task.Text("d")), of("one", true, task.Text("e")), more,
 		of("two", false, task.Text("replaced")), of("two", true, task.Text(" and continued")), of("data", true, task.Part{Kind: task.PartData, Data: []byte(`[1]`)}),
-		of("data", true, typed), of("data", true, typed), of("data", true, task.Text("quoted \"\n")), of("one", true, task.Text("f")), status(task.StateCompleted))
+		of("data", true, typed), of("data", true, typed), of("data", true, task.Text("quoted \"\n")), of("one", true, task.Text("f")), done)
 	var log []task.Event
 	for _, e := range f.log(p.c.Task.ID) {
 		log = append(log, *e)
@@ -114,12 +118,22 @@ func TestReadTaskEqualsTheFoldOfItsEvents(t *testing.T) {
 	h := storetest.Must(cold.FindTask(t.Context(), p.c.Task.ID.String()))(t)
 	want := storetest.Must(task.Fold(*Empty(h), log))(t)
 	require.Len(t, want.Artifacts, 4)
+	require.JSONEq(t, `{"progress":100,"k":"request","usage":{"totalTokens":12}}`, string(want.Metadata))
+	at := slices.IndexFunc(want.Artifacts, func(a task.Artifact) bool { return a.ID == "told" })
+	require.JSONEq(t, `{"a":3,"b":[2.50]}`, string(want.Artifacts[at].Metadata))
+	require.Equal(t, []string{"https://x.test/e", "https://x.test/f"}, want.Artifacts[at].Extensions)
 	ignored := cmpopts.IgnoreUnexported(task.Task{})
 	got := storetest.Must(cold.ReadTask(t.Context(), h.PublicID, true))(t)
 	want.History, got.History = nil, nil // events of a log alone do not know the context of messages
 	require.Empty(t, cmp.Diff(want, got, ignored, cmpopts.EquateEmpty()))
 	page, _ := must2(cold.List(t.Context(), &Listing{After: Newest, Limit: 50, Artifacts: true}))(t)
 	require.Empty(t, cmp.Diff(want.Artifacts, page[0].Artifacts, cmpopts.EquateEmpty()))
+	again := storetest.Must(cold.ReadTask(t.Context(), h.PublicID, true))(t) // from memory
+	bare, _ := must2(cold.List(t.Context(), &Listing{After: Newest, Limit: 50}))(t)
+	for _, shown := range []*task.Task{page[0], again, bare[0]} {
+		require.JSONEq(t, string(want.Metadata), string(shown.Metadata))
+	}
+	require.JSONEq(t, string(want.Metadata), scan[string](f, "SELECT agent_metadata FROM holdfast.v_tasks"))
 }
 
 // slowFirst is a database in which the first page of a log takes too long.

@@ -162,7 +162,7 @@ func randomChunk(r *rand.Rand, index map[string]int) *task.Event {
 		a.Parts = append(a.Parts, part)
 	}
 	if r.IntN(3) == 0 {
-		a.Metadata = json.RawMessage(pick(`{"n":1}`, `null`, string(oddJSON)))
+		a.Metadata = json.RawMessage(pick(`{"n":1}`, `{"m":null,"n":2}`, string(oddJSON)))
 	}
 	if r.IntN(3) == 0 {
 		a.Extensions = []string{pick("e1", "e2")}

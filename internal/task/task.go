@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -95,6 +96,7 @@ func (t *Task) applyStatus(e *Event) {
 		t.History[at] = *old
 	}
 	t.Status = Status{State: e.State, Message: e.Message, At: e.At, Seq: e.Seq}
+	t.Metadata = Merge(t.Metadata, e.Metadata)
 	t.statusAt = len(t.History)
 	t.Direct = e.Direct
 }
@@ -118,24 +120,35 @@ func (t *Task) applyArtifact(e *Event) {
 			delete(t.growing, i)
 			have.Parts = append(have.Parts, a.Parts...)
 		}
-		if a.Name != "" {
-			have.Name = a.Name
-		}
-		if a.Description != "" {
-			have.Description = a.Description
-		}
-		if a.Metadata != nil {
-			have.Metadata = a.Metadata
-		}
-		if a.Extensions != nil {
-			have.Extensions = a.Extensions
-		}
+		have.describe(a)
 		return
 	}
 	fresh := *a
 	// The event is shared; a later append must not write into its parts.
 	fresh.Parts = append([]Part(nil), a.Parts...)
 	t.Artifacts = append(t.Artifacts, fresh)
+}
+
+// With returns the artifact with a chunk that continues it.
+func (a *Artifact) With(chunk *Artifact) Artifact {
+	t := Task{Artifacts: []Artifact{*a}}
+	t.Artifacts[0].Parts = slices.Clone(a.Parts)
+	more := *chunk
+	more.ID = a.ID
+	t.applyArtifact(&Event{Artifact: &more, Append: true})
+	return t.Artifacts[0]
+}
+
+// describe takes over what a chunk that continues the artifact says about it.
+func (a *Artifact) describe(chunk *Artifact) {
+	a.Name, a.Description = cmp.Or(chunk.Name, a.Name), cmp.Or(chunk.Description, a.Description)
+	a.Metadata = Merge(a.Metadata, chunk.Metadata)
+	a.Extensions = slices.Clip(a.Extensions)
+	for _, uri := range chunk.Extensions {
+		if !slices.Contains(a.Extensions, uri) {
+			a.Extensions = append(a.Extensions, uri)
+		}
+	}
 }
 
 // continued adds the parts of a chunk to the last part of artifact i. It does nothing and returns false unless they are a

@@ -242,6 +242,23 @@ func TestArtifacts(t *testing.T) {
 	require.Equal(t, task.Seq(8), got.LastSeq)
 }
 
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{`{"b":1.0,"a":{"x":1}}`, `{"a":{"y":12345678901234567890},"c":null}`, `{"b":1.0,"a":{"y":12345678901234567890},"c":null}`},
+		{`{"a\"\u00e9":1}`, `{ "a\"é" : [ 2 ] , "<":3}`, `{"a\"\u00e9":[ 2 ],"<":3}`},
+		{`{}`, `{"a":1}`, `{"a":1}`},
+		{`{"a":1}`, `{}`, `{"a":1}`},
+		{``, `{"a": 1}`, `{"a": 1}`},
+		{`{"a": 1}`, ``, `{"a": 1}`},
+		{`null`, `{"a":1}`, `{"a":1}`},
+		{`{"a":1}`, `null`, `{"a":1}`},
+		{`{"a":1}`, `{"a":`, `{"a":1}`},
+	} {
+		require.Equal(t, c[2], string(task.Merge([]byte(c[0]), []byte(c[1]))), c)
+	}
+}
+
 func TestFoldRefusesGapsAndIgnoresOverlap(t *testing.T) {
 	t.Parallel()
 	var x task.Task

@@ -26,7 +26,7 @@ import (
 func emits(n, size int) worker.Agent {
 	return does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 		for range n {
-			if _, err := out.Artifact(ctx, text(strings.Repeat("x", size))); err != nil {
+			if err := out.Artifact(ctx, text(strings.Repeat("x", size))); err != nil {
 				return err
 			}
 		}

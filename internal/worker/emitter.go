@@ -75,7 +75,8 @@ type emitter struct {
 	apart    string     // the outcome, if the run API has ended the run
 	calls    bool       // that wait is one for calls
 	closed   bool
-	err      error          // first error of an append; sticky
+	err      error // first error of an append; sticky
+	growth   growth
 	index    map[string]int // artifact id → index
 	loaded   bool
 }
@@ -163,37 +164,50 @@ func (e *emitter) Ask(ctx context.Context, a executor.Ask) error {
 }
 
 // Artifact implements executor.Emitter.
-func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) error {
 	e.began()
-	a := c.Artifact
-	if len(a.Parts) == 0 {
-		return "", errors.New("artifact.parts: must hold at least one part")
+	if len(c.Artifact.Parts) == 0 {
+		return errors.New("artifact.parts: must hold at least one part")
 	}
+	if !c.Grows && c.Artifact.ID != "" {
+		return e.artifact(ctx, c)
+	}
+	e.growth.mu.Lock()
+	defer e.growth.mu.Unlock()
+	if err := e.place(ctx, &c); err != nil {
+		return err
+	}
+	if err := e.artifact(ctx, c); err != nil {
+		return err
+	}
+	e.growth.has(c.Artifact.ID)
+	return nil
+}
+
+func (e *emitter) artifact(ctx context.Context, c executor.Chunk) error {
+	a := c.Artifact
 	in, err := e.admit(ctx, eventSize(&task.Event{Artifact: &a, Metadata: c.Metadata}))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { e.leave(in) }()
-	if a.ID == "" {
-		a.ID = uuid.NewString()
-	}
 	if err := e.cleanArtifact(&a); err != nil {
-		return "", err
+		return err
 	}
 	metadata, err := e.cleanJSON("metadata", c.Metadata)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := e.spend(a.Size()); err != nil {
-		return "", err
+		return err
 	}
 	if err := e.loadIndex(ctx); err != nil {
-		return "", err
+		return err
 	}
 	ev := &task.Event{Kind: task.EventArtifact, Artifact: &a, Append: c.Append, Last: c.Last, Metadata: metadata}
 	admitted := in
 	in = admission{} // queue leaves
-	return a.ID, e.queue(ev, admitted)
+	return e.queue(ev, admitted)
 }
 
 // Reply implements executor.Emitter.

@@ -167,7 +167,7 @@ func TestCancel(t *testing.T) {
 					err := waits(ctx)
 					if c.stubborn {
 						<-release
-						_, err := out.Artifact(context.WithoutCancel(ctx), text("too late"))
+						err := out.Artifact(context.WithoutCancel(ctx), text("too late"))
 						require.Error(t, err)
 					}
 					causes <- err
@@ -398,7 +398,7 @@ func TestWindowBoundsUnstoredEvents(t *testing.T) {
 		emitted := atomic.Int64{}
 		a := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 			for range chunks {
-				if _, err := out.Artifact(ctx, text(strings.Repeat("x", chunk))); err != nil {
+				if err := out.Artifact(ctx, text(strings.Repeat("x", chunk))); err != nil {
 					return err
 				}
 				emitted.Add(1)
@@ -429,7 +429,7 @@ func TestCommittedWaitsForTheCommit(t *testing.T) {
 				return err
 			}
 			require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`1`)))
-			_, err = out.Artifact(ctx, text("x")) // held back
+			err = out.Artifact(ctx, text("x")) // held back
 			require.NoError(t, err)
 			require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`2`)))
 			gone, cancel := context.WithCancel(ctx)
@@ -505,7 +505,7 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 			for _, read := range []func() error{
 				func() error { _, err := run.Memory.History(ctx); return err },
 				func() error { _, err := run.Memory.Checkpoint(ctx); return err },
-				func() error { _, err := out.Artifact(ctx, text("x")); return err },
+				func() error { err := out.Artifact(ctx, text("x")); return err },
 			} {
 				db.refuse.Store(100) // 25 s of pauses
 				if err := read(); err != nil {

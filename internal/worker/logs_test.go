@@ -434,9 +434,16 @@ func emitted(s string) fn { return chunk(text(s)) }
 
 func chunk(c executor.Chunk) fn {
 	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-		_, err := out.Artifact(ctx, c)
-		return err
+		return out.Artifact(ctx, c)
 	}
+}
+
+func grows(name, s string) fn {
+	return chunk(executor.Chunk{Grows: true, Artifact: task.Artifact{ID: name, Parts: []task.Part{task.Text(s)}}})
+}
+
+func unnamed(s string) fn {
+	return chunk(executor.Chunk{Artifact: task.Artifact{Parts: []task.Part{task.Text(s)}}})
 }
 
 func checkpoint(data string) fn {
@@ -544,6 +551,12 @@ func scenarios() map[string]scenario {
 			return nil
 		}), ends(completed)},
 		"is gone after it has begun": {steps(emitted("x"), returns(&executor.Unavailable{Err: errors.New("gone")})), ends(task.StateFailed)},
+		"goes on at its checkpoint": {tries(
+			steps(grows("kept", "1 "), unnamed("first"), checkpoint("1"), grows("kept", "lost "), grows("late", "lost "), unnamed("lost"), again),
+			steps(grows("late", "2 "), checkpoint("2"), grows("late", "lost "), again),
+			steps(grows("kept", "3 "), grows("kept", "4 "), grows("late", "3 "), unnamed("second"), again),
+			steps(grows("kept", "5 "), grows("late", "5 "), unnamed("second"), returns(nil)),
+		), ends(completed)},
 		"retries": {steps(recalled(working), tries(
 			steps(emitted("1"), checkpoint("1"), again), steps(emitted("2"), checkpoint("2"), again), returns(nil),
 		)), ends(completed)},
@@ -764,6 +777,8 @@ func agents(all map[string]scenario) (list []worker.Agent) {
 		switch name {
 		case "emits too much":
 			a.MaxArtifacts = 4
+		case "goes on at its checkpoint":
+			a.MaxAttempts = 4
 		case "stores too much":
 			a.MaxState = 100
 		case "replies", "may reply and waits":

@@ -68,6 +68,9 @@ func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, claimedAt in
 	r.begun = true // by another
 	r.out.upload, r.out.ordinal, r.out.stored = store.NewID(), found.Posted, found.Posted
 	r.out.bare = r.out.started
+	r.out.growth.posted = func(ctx context.Context, artifact string) (bool, error) {
+		return s.Begun(ctx, found.Task.ID, found.Attempt, artifact)
+	}
 	var in *executor.Input
 	if withMessage {
 		if in, err = r.input(); err != nil {
@@ -107,11 +110,6 @@ func (v *Visit) At(ordinal int64) executor.Emitter {
 	e.position = ordinal + 1
 	e.mu.Unlock()
 	return e
-}
-
-// Begun reports whether the attempt has written a part of an artifact.
-func (v *Visit) Begun(ctx context.Context, artifact string) (bool, error) {
-	return v.store.Begun(ctx, v.found.Task.ID, v.found.Attempt, artifact)
 }
 
 // Flush blocks until all events are committed and counted. Errors: task.LeaseLost, store.ErrPosted if another upload has

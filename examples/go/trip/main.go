@@ -24,9 +24,7 @@ func (trip) Execute(ctx context.Context, run *agent.Run, out agent.Emitter) erro
 		return err
 	}
 	for day := days + 1; day <= 3; day++ {
-		piece := agent.Chunk{Artifact: agent.Text("plan", fmt.Sprintf("Day %d in %s. ", day, run.Text())), Append: day > 1, Last: day == 3}
-		piece.ID = "plan"
-		if err := out.Chunk(ctx, piece); err != nil {
+		if err := out.Text(ctx, "plan", fmt.Sprintf("Day %d in %s. ", day, run.Text())); err != nil {
 			return err
 		}
 		if err := out.Checkpoint(ctx, day); err != nil {

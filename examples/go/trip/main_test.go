@@ -12,7 +12,7 @@ func TestPlansThreeDays(t *testing.T) {
 	task.Say("Oslo").Want("working",
 		`artifact plan: "Day 1 in Oslo. "...`, "checkpoint: 1",
 		`artifact plan: +"Day 2 in Oslo. "...`, "checkpoint: 2",
-		`artifact plan: +"Day 3 in Oslo. "`, "checkpoint: 3",
+		`artifact plan: +"Day 3 in Oslo. "...`, "checkpoint: 3",
 		`completed: "Enjoy Oslo!"`)
 	if text := task.Text(); text != "Day 1 in Oslo. Day 2 in Oslo. Day 3 in Oslo. " {
 		t.Error(text)

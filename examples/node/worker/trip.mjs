@@ -10,7 +10,7 @@ serve(
     }
     const from = run.lastCheckpoint?.day ?? 1; // that an earlier try has reached
     for (let day = from; day <= 3; day++) {
-      await run.text(`Day ${day} in ${city}. `, { name: "plan", append: day > 1, last: day === 3 });
+      await run.text(`Day ${day} in ${city}. `, { name: "plan", last: day === 3 });
       await run.checkpoint({ day: day + 1 });
     }
     await run.complete(`Enjoy ${city}!`);

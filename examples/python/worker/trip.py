@@ -20,8 +20,8 @@ async def plan(run):
         except ConnectionError as e:
             raise Retry("the model is away", after=30) from e
         await run.progress(f"Day {day} of {len(DAYS)}")
-        await run.text(f"{run.message.text}, day {day}: {text}\n", name=f"day-{day}")  # a repeated day replaces it
-        await run.checkpoint(day)
+        await run.text(f"{run.message.text}, day {day}: {text}\n")
+        await run.checkpoint(day)  # the next try goes on here: this text stays
     await run.complete("Have a good trip.")
 
 

@@ -277,7 +277,7 @@ func (l *linkedFirst) StatusAbout(ctx context.Context, s task.State, msg *task.M
 	return l.Emitter.StatusAbout(ctx, s, msg, more)
 }
 
-func (l *linkedFirst) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+func (l *linkedFirst) Artifact(ctx context.Context, c executor.Chunk) error {
 	l.check(ctx)
 	return l.Emitter.Artifact(ctx, c)
 }

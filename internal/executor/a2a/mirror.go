@@ -131,7 +131,7 @@ func (m *mirror) chunk(ctx context.Context, c executor.Chunk) error {
 		return m.out.Status(ctx, task.StateWorking, nil) // it may end an artifact, which has all its parts already
 	}
 	m.moved = true
-	if _, err := m.out.Artifact(ctx, c); err != nil {
+	if err := m.out.Artifact(ctx, c); err != nil {
 		return err
 	}
 	if !m.keep(&c.Artifact) {

@@ -39,7 +39,7 @@ func (d *demo) chunks(ctx context.Context, run *executor.Run, out executor.Emitt
 			}
 		}
 		text = appendChunk(text[:0], i, s.size)
-		_, err := out.Artifact(ctx, executor.Chunk{
+		err := out.Artifact(ctx, executor.Chunk{
 			Artifact: task.Artifact{ID: chunksArtifact, Name: chunksArtifact, Parts: []task.Part{task.Text(string(text))}},
 			Append:   i > 0,
 			Last:     i == s.count-1,

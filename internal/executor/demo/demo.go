@@ -183,7 +183,7 @@ const sampleData = `{"greeting":"hello","big":12345678901234567890,"float":1.0,"
 // emit writes a whole artifact. Its id is its name, so that a retry after a crash replaces the artifact instead of
 // adding another.
 func emit(ctx context.Context, out executor.Emitter, name string, parts ...task.Part) error {
-	_, err := out.Artifact(ctx, executor.Chunk{
+	err := out.Artifact(ctx, executor.Chunk{
 		Artifact: task.Artifact{ID: name, Name: name, Parts: parts},
 		Last:     true,
 	})

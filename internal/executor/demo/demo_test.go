@@ -261,9 +261,9 @@ type dyingEmitter struct {
 	emitted *int
 }
 
-func (d dyingEmitter) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+func (d dyingEmitter) Artifact(ctx context.Context, c executor.Chunk) error {
 	if *d.emitted++; *d.emitted > d.after {
-		return "", d.err
+		return d.err
 	}
 	return d.Emitter.Artifact(ctx, c)
 }

@@ -169,7 +169,7 @@ func (r *Recorder) Ask(ctx context.Context, a executor.Ask) error {
 const ResumeURL = "https://holdfast.example/resume/1"
 
 // Artifact records an artifact event and gives the artifact an id if it has none.
-func (r *Recorder) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+func (r *Recorder) Artifact(ctx context.Context, c executor.Chunk) error {
 	a := c.Artifact
 	if a.ID == "" {
 		r.mu.Lock()
@@ -178,7 +178,10 @@ func (r *Recorder) Artifact(ctx context.Context, c executor.Chunk) (string, erro
 		r.mu.Unlock()
 	}
 	event := task.Event{Kind: task.EventArtifact, Artifact: &a, Append: c.Append, Last: c.Last, Metadata: c.Metadata}
-	return a.ID, r.record(ctx, event, false)
+	if c.Grows {
+		event.Append = slices.ContainsFunc(r.Events(), func(e task.Event) bool { return e.Artifact != nil && e.Artifact.ID == a.ID })
+	}
+	return r.record(ctx, event, false)
 }
 
 // Reply records a bare message, which must be the first event.

@@ -113,7 +113,7 @@ func (w *writer) flush() error {
 }
 
 func (w *writer) chunk(g *growing, last bool, metadata json.RawMessage) error {
-	_, err := w.out.Artifact(w.ctx, executor.Chunk{
+	err := w.out.Artifact(w.ctx, executor.Chunk{
 		Artifact: task.Artifact{ID: g.id, Name: g.name, Parts: []task.Part{task.Text(g.pending.String())}},
 		Append:   g.begun, Last: last, Metadata: metadata,
 	})
@@ -137,7 +137,7 @@ func (w *writer) image(address string) error {
 		part = task.Part{Kind: task.PartRaw, Raw: raw, MediaType: mediaType}
 	}
 	w.images++
-	_, err := w.out.Artifact(w.ctx, executor.Chunk{Last: true, Artifact: task.Artifact{
+	err := w.out.Artifact(w.ctx, executor.Chunk{Last: true, Artifact: task.Artifact{
 		ID: fmt.Sprintf("image-%d-%d", w.run.Turn, w.images), Name: "image", Parts: []task.Part{part},
 	}})
 	return err

@@ -24,7 +24,7 @@ type Action uint8
 const (
 	Status Action = iota + 1
 	Artifact
-	Text // an Artifact; the Player chooses its id and place if the agent did not
+	Text // an Artifact; the Player chooses its id if the agent did not
 	Reply
 	Checkpoint
 	Retry
@@ -42,7 +42,6 @@ type Event struct {
 	Error      *Error           // Status: what the agent's code has raised, for operators; or nil
 	Resume     *executor.Resume // Status of ask and auth; may be nil
 	Chunk      executor.Chunk   // Artifact, Text
-	Placed     bool             // Text: the agent said whether the chunk appends
 	Checkpoint json.RawMessage  // Checkpoint
 	Wait       executor.Wait    // Wait
 	Calls      []executor.Call  // Call
@@ -141,8 +140,8 @@ func decodeText(raw []byte) (*Event, *Malformed) {
 		Artifact: task.Artifact{ID: in.ArtifactID, Name: in.Name, Parts: []task.Part{task.Text(*in.Text)}},
 		Last:     in.Last,
 	}}
-	if in.Append != nil {
-		event.Placed, event.Chunk.Append = true, *in.Append
+	if event.Chunk.Grows = in.Append == nil; in.Append != nil {
+		event.Chunk.Append = *in.Append
 	}
 	return event, nil
 }

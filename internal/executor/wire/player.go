@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,17 +14,13 @@ import (
 type Player struct {
 	run     *executor.Run
 	out     executor.Emitter
-	started map[string]bool // text artifacts that this run has started
 	played  int
 	settled bool
-
-	// Begun reports whether the run has written a part of an artifact, through another Player. It may be nil: then there is no other Player.
-	Begun func(ctx context.Context, artifact string) (bool, error)
 }
 
 // NewPlayer makes the Player of a run.
 func NewPlayer(run *executor.Run, out executor.Emitter) *Player {
-	return &Player{run: run, out: out, started: make(map[string]bool)}
+	return &Player{run: run, out: out}
 }
 
 // Settled reports whether the agent has ended the run. Later events are not read.
@@ -113,12 +110,11 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 		}
 		err = p.out.StatusAbout(ctx, e.State, e.Message, executor.About{Metadata: e.Metadata, Cause: e.Error.text()})
 	case Artifact:
-		_, err = p.out.Artifact(ctx, e.Chunk)
+		err = p.out.Artifact(ctx, e.Chunk)
 	case Text:
-		var chunk executor.Chunk
-		if chunk, err = p.place(ctx, e); err == nil {
-			_, err = p.out.Artifact(ctx, chunk)
-		}
+		chunk := e.Chunk
+		chunk.Artifact.ID = cmp.Or(chunk.Artifact.ID, executor.TextID(chunk.Artifact.Name, p.run.Turn))
+		err = p.out.Artifact(ctx, chunk)
 	case Checkpoint:
 		err = p.out.Checkpoint(ctx, e.Checkpoint)
 	case Reply:
@@ -153,31 +149,6 @@ func (p *Player) store(ctx context.Context, s Stored) error {
 		return executor.Retryable(fmt.Errorf("state of the %s, version %d: %w", s.Scope, s.Version, err), 0)
 	}
 	return err
-}
-
-// place completes the chunk of a text event. All texts with one name form one artifact. Its id depends only on the name
-// and the turn, and the first text of a run replaces its content. So an agent that restarts after a crash leaves one
-// clean artifact, even if it does not know of the crash.
-func (p *Player) place(ctx context.Context, e *Event) (executor.Chunk, error) {
-	chunk := e.Chunk
-	if chunk.Artifact.ID == "" {
-		name := chunk.Artifact.Name
-		if name == "" {
-			name = "text"
-		}
-		chunk.Artifact.ID = fmt.Sprintf("%s-%d", name, p.run.Turn)
-	}
-	if !e.Placed {
-		chunk.Append = p.started[chunk.Artifact.ID]
-		if !chunk.Append && p.Begun != nil {
-			var err error
-			if chunk.Append, err = p.Begun(ctx, chunk.Artifact.ID); err != nil {
-				return chunk, err
-			}
-		}
-	}
-	p.started[chunk.Artifact.ID] = true
-	return chunk, nil
 }
 
 func retryReason(reason string) error {

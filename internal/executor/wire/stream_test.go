@@ -137,17 +137,6 @@ func TestTextsOfOneNameFormOneArtifact(t *testing.T) {
 	}, got))
 }
 
-func TestNewTryReplacesText(t *testing.T) {
-	t.Parallel()
-	run, out := executortest.NewRun(""), executortest.NewRecorder()
-	_, err := play(t, run, out, `{"type":"text","text":"half of"}`)
-	require.NoError(t, err)
-	run.Try = 2
-	_, err = play(t, run, out, `{"type":"text","text":"all of "}`, `{"type":"text","text":"it"}`)
-	require.NoError(t, err)
-	require.Equal(t, "all of it", out.Text(t))
-}
-
 func TestSettlingEventEndsPlay(t *testing.T) {
 	t.Parallel()
 	out := executortest.NewRecorder()

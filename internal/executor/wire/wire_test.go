@@ -23,14 +23,14 @@ func spoken(s string) *task.Message { return &task.Message{Role: task.RoleAgent,
 
 var validEvents = map[string]Event{
 	`{"type":"text","text":"hi"}`: {
-		Action: Text, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: text("hi")}},
+		Action: Text, Chunk: executor.Chunk{Grows: true, Artifact: task.Artifact{Parts: text("hi")}},
 	},
 	`{"type":"text","text":"","name":"poem","artifactId":"p","append":true,"last":true}`: {
-		Action: Text, Placed: true,
-		Chunk: executor.Chunk{Artifact: task.Artifact{ID: "p", Name: "poem", Parts: text("")}, Append: true, Last: true},
+		Action: Text,
+		Chunk:  executor.Chunk{Artifact: task.Artifact{ID: "p", Name: "poem", Parts: text("")}, Append: true, Last: true},
 	},
 	`{"type":"text","text":"a","name":null,"artifactId":null,"append":null,"last":null}`: {
-		Action: Text, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: text("a")}},
+		Action: Text, Chunk: executor.Chunk{Grows: true, Artifact: task.Artifact{Parts: text("a")}},
 	},
 	`{"type":"artifact","artifact":{"parts":[{"text":"a"}]}}`: {
 		Action: Artifact, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: text("a")}},
@@ -61,7 +61,7 @@ var validEvents = map[string]Event{
 	`{"type":"artifact","artifact":{"parts":[{"raw":""}]}}`: {
 		Action: Artifact, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: []task.Part{{Kind: task.PartRaw, Raw: []byte{}}}}},
 	},
-	`{"type":"text","text":"\ud83d"}`:                      {Action: Text, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: text("\uFFFD")}}},
+	`{"type":"text","text":"\ud83d"}`:                      {Action: Text, Chunk: executor.Chunk{Grows: true, Artifact: task.Artifact{Parts: text("\uFFFD")}}},
 	`{"type":"checkpoint","data":{"\ude00":"\ud83d"}}`:     {Action: Checkpoint, Checkpoint: json.RawMessage(`{"\ufffd":"\ufffd"}`)},
 	`{"type":"status"}`:                                    {Action: Status, State: task.StateWorking},
 	`{"type":"status","state":null,"message":null}`:        {Action: Status, State: task.StateWorking},

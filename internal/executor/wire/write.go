@@ -20,6 +20,9 @@ type eventDocument struct {
 	Metadata      jsontext.Value `json:"metadata,omitzero"`
 	Resume        *resumeMember  `json:"resume,omitempty"`
 	Artifact      *artifactEvent `json:"artifact,omitempty"`
+	Text          *string        `json:"text,omitempty"`
+	Name          string         `json:"name,omitempty"`
+	ArtifactID    string         `json:"artifactId,omitempty"`
 	Append        bool           `json:"append,omitzero"`
 	Last          bool           `json:"last,omitzero"`
 	Data          jsontext.Value `json:"data,omitzero"`
@@ -56,8 +59,8 @@ type callEvent struct {
 	Relay     bool           `json:"relay,omitzero"`
 }
 
-// Encode writes an event, in one line without its end. Events of the actions Text and Store are not written: an agent in Go
-// emits artifacts, and stores its state by the run API.
+// Encode writes an event, in one line without its end. Events of the action Store are not written: an agent in Go stores its
+// state by the run API.
 func Encode(e *Event) ([]byte, error) {
 	out, err := e.document()
 	if err != nil {
@@ -86,6 +89,9 @@ func (e *Event) document() (*eventDocument, error) {
 				Parts: fromMessage(&task.Message{Parts: a.Parts}).Parts,
 			},
 		}, nil
+	case Text:
+		a := &e.Chunk.Artifact
+		return &eventDocument{Type: "text", Text: &a.Parts[0].Text, Name: a.Name, ArtifactID: a.ID, Last: e.Chunk.Last}, nil
 	case Reply:
 		return &eventDocument{Type: "reply", Message: sent(e.Message)}, nil
 	case Checkpoint:

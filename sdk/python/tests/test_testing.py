@@ -108,6 +108,26 @@ async def test_retry_has_the_checkpoint() -> None:
     assert (await task.retry()).text == "try 2 from page 12"
 
 
+async def test_a_checkpoint_keeps_the_text_before_it() -> None:
+    agent = Agent("x")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        for n in range(run.last_checkpoint or 0, 4):
+            await run.text(f"step {n}. ")
+            if n == run.tries:
+                raise hf.Retry("before its checkpoint")
+            await run.checkpoint(n + 1)
+            if n == 2:
+                raise hf.Retry("after its checkpoint")
+
+    task = testing.Task(agent)
+    assert (await task.send("hi")).text == "step 0. step 1. "
+    for _ in range(2):
+        assert (await task.retry()).text == "step 0. step 1. step 2. "
+    assert (await task.retry()).text == "step 0. step 1. step 2. step 3. "
+
+
 @pytest.mark.parametrize("form", ["async", "sync"])
 async def test_cancel(form: str) -> None:
     agent = Agent("x")

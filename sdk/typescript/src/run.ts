@@ -222,8 +222,8 @@ export class Run {
   }
 
   /**
-   * Adds text to an artifact. Texts of one name are one artifact; the first of a run replaces what an earlier try left, unless
-   * `append` is true.
+   * Adds text to an artifact. Texts of one name are one artifact; the first of a run replaces what an earlier try left after its
+   * checkpoint, unless `append` is true.
    */
   text(text: string, o: { name?: string; artifactId?: string; append?: boolean; last?: boolean } = {}): Promise<void> {
     if (typeof text !== "string") throw new TypeError(`text: ${typeof text} is not a string`);

@@ -181,11 +181,12 @@ export class TestTask {
     const history = [...this.#said];
     let checkpoint: Json | undefined;
     const artifacts = new Map<string, Artifact>();
+    const kept = new Map<string, Artifact>();
     this.state = "working";
     for (let again = true; again; ) {
       turn.tries++;
       this.#attempt++;
-      const log = new Log(turn, artifacts, this.#states, history, (event) => {
+      const log = new Log(turn, artifacts, kept, this.#states, history, (event) => {
         for (const w of this.#watchers.filter((x) => x.type === event.type)) w.found(event);
         this.#watchers = this.#watchers.filter((x) => x.type !== event.type);
       });
@@ -264,15 +265,19 @@ class Log implements Transport {
   state: TaskState = "working";
   last: Event | undefined;
   #next = 0;
-  #texts = new Set<string>();
+  readonly #own = new Set<string>(); // artifacts that this try has written
+  #unnamed: number;
 
   constructor(
     private readonly turn: Turn,
     private readonly artifacts: Map<string, Artifact>,
+    private readonly kept: Map<string, Artifact>, // as they stood at the checkpoint
     private readonly states: { task?: StoredState; context?: StoredState },
     private readonly history: SaidDocument[],
     private readonly stored: (event: Event) => void,
-  ) {}
+  ) {
+    this.#unnamed = [...kept.keys()].filter((id) => id.startsWith("artifact-")).length;
+  }
 
   async request(method: string, path: string, o: RequestOptions = {}): Promise<Answer> {
     const [status, body] = this.#answer(method, path, o);
@@ -351,23 +356,35 @@ class Log implements Transport {
       case "text": {
         const name = (event.name as string) ?? "text";
         const artifactId = (event.artifactId as string) ?? `${name}-${this.run?.turn}`;
-        const stored = this.artifacts.get(artifactId);
-        const append = event.append ?? this.#texts.has(artifactId);
-        this.#texts.add(artifactId);
-        const text = (append ? (stored?.parts[0]?.text ?? "") : "") + event.text;
+        const append = event.append ?? this.#own.has(artifactId);
+        const before = append
+          ? this.artifacts.get(artifactId)
+          : event.append === undefined
+            ? this.kept.get(artifactId)
+            : undefined;
+        this.#own.add(artifactId);
+        const text = (before?.parts[0]?.text ?? "") + event.text;
         this.artifacts.set(artifactId, { artifactId, name, parts: [{ text }] });
         break;
       }
       case "artifact": {
         const given = event.artifact as Artifact;
-        const artifactId = given.artifactId ?? randomUUID();
+        const artifactId = given.artifactId ?? `artifact-${this.run?.turn}-${++this.#unnamed}`;
+        this.#own.add(artifactId);
         const stored = this.artifacts.get(artifactId);
         const parts = event.append && stored ? joined(stored.parts, given.parts) : given.parts;
-        this.artifacts.set(artifactId, { ...(event.append ? stored : {}), ...given, artifactId, parts });
+        this.artifacts.set(artifactId, {
+          ...(event.append ? stored : {}),
+          ...given,
+          ...(event.append && given.metadata ? { metadata: { ...stored?.metadata, ...given.metadata } } : {}),
+          artifactId,
+          parts,
+        });
         break;
       }
       case "checkpoint":
         this.checkpoint = event.data as Json;
+        for (const [id, artifact] of this.artifacts) if (this.#own.has(id)) this.kept.set(id, artifact);
         break;
       case "call":
         this.turn.calls = event.calls as Call[];

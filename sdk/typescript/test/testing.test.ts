@@ -31,14 +31,22 @@ test("a retry goes on at the checkpoint", async () => {
   const task = new TestTask(
     agent("pages", async (run) => {
       const { page = 0 } = (run.lastCheckpoint as { page: number } | undefined) ?? {};
-      await run.text(`page ${page} `, { append: run.try > 1 });
+      await run.text(`page ${page} `);
+      await run.artifact({ parts: [{ text: `page ${page}` }] });
       await run.checkpoint({ page: page + 1 });
-      if (page < 2) throw new Retry("busy", { after: 3600 });
+      if (page < 2) {
+        await run.text("half of ");
+        await run.artifact({ parts: [{ text: "half" }] });
+        throw new Retry("busy", { after: 3600 });
+      }
     }),
   );
   const turn = await task.say("go");
   assert.equal(turn.tries, 3);
-  assert.equal(turn.text, "page 0 page 1 page 2 ");
+  assert.deepEqual(
+    turn.artifacts.map((a) => a.parts[0]?.text),
+    ["page 0 page 1 page 2 ", "page 0", "page 1", "page 2"],
+  );
   assert.equal(turn.state, "completed");
 });
 

@@ -147,25 +147,27 @@ WITH inp AS MATERIALIZED (
            unnest($13::float8[]) AS resume,
            unnest($14::text[]) AS artifact_id,
            unnest($15::text[]) AS payload,
-           unnest($16::bigint[]) AS artifact_size,
-           unnest($17::boolean[]) AS listing,
+           unnest($16::text[]) AS told,
+           unnest($17::bigint[]) AS artifact_size,
+           unnest($18::boolean[]) AS listing,
            generate_subscripts($1::uuid[], 1) AS ord
 ), num AS MATERIALIZED (
-    SELECT i.task, i.attempt, i.claimed_at, i.ordinal, i.post, i.after, i.kind, i.state, i.direct, i.append, i.last, i.wait, i.resume, i.artifact_id, i.payload, i.artifact_size, i.listing, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
+    SELECT i.task, i.attempt, i.claimed_at, i.ordinal, i.post, i.after, i.kind, i.state, i.direct, i.append, i.last, i.wait, i.resume, i.artifact_id, i.payload, i.told, i.artifact_size, i.listing, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
     SELECT task, attempt, claimed_at, ordinal, post, max(after) AS after, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
-           max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
+           max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes,
+           nullif(max(told), '')::json AS told
       FROM inp GROUP BY task, attempt, claimed_at, ordinal, post
 ), lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.cancel_requested_at, t.worker_id, t.claimed_at, t.pushes, t.lineage,
-           t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
+           t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes, r.told
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.claimed_at = r.claimed_at
        AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.lineage, l.post, l.after, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
+    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.lineage, l.post, l.after, l.n, l.status_ord, l.shown_rn, l.artifact_bytes, l.told,
            s.rn AS status_rn, CASE WHEN s.listing AND NOT l.posted THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) AND NOT l.cancel_requested, false) AS again,
@@ -194,6 +196,7 @@ WITH inp AS MATERIALIZED (
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR e.direct,
            artifact_bytes = t.artifact_bytes + e.artifact_bytes,
+           agent_metadata = CASE WHEN e.told IS NULL THEN t.agent_metadata ELSE holdfast.merged(t.agent_metadata, e.told) END,
            artifacts_seq = coalesce(e.artifacts_seq, t.artifacts_seq),
            -- From the locked row: an UPDATE with an older snapshot is first computed, and its
            -- CHECKs tested, on the version in that snapshot.
@@ -268,6 +271,7 @@ type EventsAppendParams struct {
 	Resumes       []float64
 	ArtifactIds   []string
 	Payloads      []string
+	Tolds         []string
 	ArtifactSizes []int64
 	Listings      []bool
 }
@@ -316,6 +320,8 @@ type EventsAppendRow struct {
 // already (resumed_seq), the run does not park: the next turn is that of the resume, before those of
 // waiting messages. A resume that no run asked for is dropped with the turn.
 //
+// told, at one event of a run, is the metadata of all its statuses.
+//
 // The event that ends the run records its worker and its start. Headers of the client that were kept for the turn are
 // removed with it; those of waiting messages stay.
 //
@@ -338,6 +344,7 @@ func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendPar
 		arg.Resumes,
 		arg.ArtifactIds,
 		arg.Payloads,
+		arg.Tolds,
 		arg.ArtifactSizes,
 		arg.Listings,
 	)
@@ -382,10 +389,11 @@ WITH run AS MATERIALIZED (
            unnest($8::bigint[]) AS shown_rn,
            unnest($9::boolean[]) AS direct,
            unnest($10::bigint[]) AS artifact_bytes,
+           unnest($11::text[]) AS told,
            generate_subscripts($1::uuid[], 1) AS nth
 ), lck AS MATERIALIZED (
     SELECT t.id, t.attempt, r.claimed_at, r.n, nullif(r.state, 0) AS state, nullif(r.status_rn, 0) AS status_rn, nullif(r.shown_rn, 0) AS shown_rn,
-           r.direct, r.artifact_bytes, r.nth, t.kept, t.last_seq, t.worker_id, t.pushes, t.lineage, t.cancel_requested, t.cancel_requested_at
+           r.direct, r.artifact_bytes, nullif(r.told, '')::json AS told, r.nth, t.kept, t.last_seq, t.worker_id, t.pushes, t.lineage, t.cancel_requested, t.cancel_requested_at
       FROM run r
      CROSS JOIN LATERAL (
         SELECT x.id, x.attempt, x.kept, x.last_seq, x.worker_id, x.pushes, x.lineage, x.cancel_requested, x.cancel_requested_at
@@ -403,6 +411,7 @@ WITH run AS MATERIALIZED (
            status_at = CASE WHEN l.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR l.direct,
            artifact_bytes = t.artifact_bytes + l.artifact_bytes,
+           agent_metadata = CASE WHEN l.told IS NULL THEN t.agent_metadata ELSE holdfast.merged(t.agent_metadata, l.told) END,
            worker_id = CASE WHEN l.state >= 3 THEN NULL ELSE t.worker_id END,
            wakes_at = NULL,
            interruptible = false,
@@ -416,14 +425,14 @@ WITH run AS MATERIALIZED (
     SELECT l.id, l.last_seq + e.rn, e.kind, l.kept, nullif(e.state, 0), l.attempt, e.append, e.last, nullif(e.artifact_id, ''), nullif(e.payload, '')::json,
            CASE WHEN e.rn = l.status_rn AND l.state >= 3 THEN l.worker_id END,
            CASE WHEN e.rn = l.status_rn AND l.state >= 3 THEN l.claimed_at END
-      FROM (SELECT unnest($11::integer[]) AS run,
-                   unnest($12::bigint[]) AS rn,
-                   unnest($13::smallint[]) AS kind,
-                   unnest($14::smallint[]) AS state,
-                   unnest($15::boolean[]) AS append,
-                   unnest($16::boolean[]) AS last,
-                   unnest($17::text[]) AS artifact_id,
-                   unnest($18::text[]) AS payload) e
+      FROM (SELECT unnest($12::integer[]) AS run,
+                   unnest($13::bigint[]) AS rn,
+                   unnest($14::smallint[]) AS kind,
+                   unnest($15::smallint[]) AS state,
+                   unnest($16::boolean[]) AS append,
+                   unnest($17::boolean[]) AS last,
+                   unnest($18::text[]) AS artifact_id,
+                   unnest($19::text[]) AS payload) e
       JOIN lck l ON l.nth = e.run
 ), due AS MATERIALIZED (
     SELECT array_agg(id) AS tasks, array_agg(last_seq + status_rn) AS statuses, array_agg(last_seq + shown_rn) AS newest
@@ -448,6 +457,7 @@ type EventsAppendLeanParams struct {
 	ShownRns      []int64
 	Directs       []bool
 	ArtifactSizes []int64
+	Tolds         []string
 	Runs          []int32
 	Rns           []int64
 	Kinds         []int16
@@ -490,6 +500,7 @@ func (q *Queries) EventsAppendLean(ctx context.Context, db DBTX, arg EventsAppen
 		arg.ShownRns,
 		arg.Directs,
 		arg.ArtifactSizes,
+		arg.Tolds,
 		arg.Runs,
 		arg.Rns,
 		arg.Kinds,

@@ -280,4 +280,6 @@ type Task struct {
 	HeardAt pgtype.Timestamptz
 	// W3C Trace Context of the span that created it; null: it was not traced.
 	Traceparent pgtype.Text
+	// The metadata of its statuses, merged. Clients see it in that of the task.
+	AgentMetadata []byte
 }

@@ -35,7 +35,7 @@ func (q *Queries) NotifySend(ctx context.Context, db DBTX, payloads []string) er
 }
 
 const opsOpenTasks = `-- name: OpsOpenTasks :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata FROM holdfast.tasks
  WHERE state < 5
    AND ($1::text = '' OR agent = $1)
    AND ($2::text = '' OR context_id = $2)
@@ -109,6 +109,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.Traceparent,
+			&i.AgentMetadata,
 		); err != nil {
 			return nil, err
 		}
@@ -122,7 +123,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 
 const opsTasks = `-- name: OpsTasks :many
 
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata FROM holdfast.tasks
  WHERE id < $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::smallint = 0 OR state = $3)
@@ -202,6 +203,7 @@ func (q *Queries) OpsTasks(ctx context.Context, db DBTX, arg OpsTasksParams) ([]
 			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.Traceparent,
+			&i.AgentMetadata,
 		); err != nil {
 			return nil, err
 		}
@@ -240,7 +242,7 @@ func (q *Queries) OpsTasksNamed(ctx context.Context, db DBTX, clientID string) (
 }
 
 const opsTasksSince = `-- name: OpsTasksSince :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata FROM holdfast.tasks
  WHERE id > $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::text = '' OR context_id = $3)
@@ -316,6 +318,7 @@ func (q *Queries) OpsTasksSince(ctx context.Context, db DBTX, arg OpsTasksSinceP
 			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.Traceparent,
+			&i.AgentMetadata,
 		); err != nil {
 			return nil, err
 		}

@@ -154,7 +154,7 @@ class Run(RunInfo):
         append: bool | None = None,
         last: bool | None = None,
     ) -> None:
-        """Add text to an artifact. Texts of one name are one artifact."""
+        """Add text to an artifact. Texts of one name are one artifact. A later try replaces what came after the checkpoint."""
         if not isinstance(text, str):
             raise TypeError(f"text is a str, not {type(text).__name__}")
         await self._emit("text", text=text, name=name, artifactId=artifact_id, append=append, last=last)
@@ -394,7 +394,7 @@ class SyncRun(RunInfo):
         append: bool | None = None,
         last: bool | None = None,
     ) -> None:
-        """Add text to an artifact. Texts of one name are one artifact."""
+        """Add text to an artifact. Texts of one name are one artifact. A later try replaces what came after the checkpoint."""
         self._wait(self._run.text(text, name=name, artifact_id=artifact_id, append=append, last=last))
 
     def artifact(

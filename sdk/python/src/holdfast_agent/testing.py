@@ -53,6 +53,7 @@ class Turn:
 
     events: list[dict[str, JSON]] = field(default_factory=list)
     canceled: bool = False
+    _kept: list[dict[str, JSON]] = field(default_factory=list)  # that earlier tries emitted before the checkpoint
 
     @property
     def end(self) -> dict[str, JSON]:
@@ -78,9 +79,9 @@ class Turn:
 
     @property
     def artifacts(self) -> list[Artifact]:
-        """The artifacts of this run, put together."""
+        """The artifacts of this turn, put together: of this run, after what the checkpoint of an earlier try keeps."""
         found: dict[str, Artifact] = {}
-        for number, event in enumerate(self.events):
+        for number, event in enumerate(self._kept + self.events):
             if event["type"] == "text":
                 name = event.get("name") or "text"
                 id = event.get("artifactId") or f"{name}-1"
@@ -88,19 +89,19 @@ class Turn:
                 append = event["append"] if event.get("append") is not None else id in found
             elif event["type"] == "artifact":
                 piece = Artifact.from_json(event["artifact"])
-                id = piece.id or f"artifact-{number}"
+                id = piece.id or f"artifact-1-{number}"
                 append = bool(event.get("append"))
             else:
                 continue
             if append and id in found:
-                _append(found[id].parts, piece.parts)
+                _append(found[id], piece)
             else:
                 found[id] = piece
         return list(found.values())
 
     @property
     def text(self) -> str:
-        """The text of all artifacts of this run."""
+        """The text of all artifacts of this turn."""
         return "".join(a.text for a in self.artifacts)
 
     @property
@@ -194,6 +195,7 @@ class Task:
         self._tries = 1
         self._attempt = 0
         self._checkpoint: tuple[JSON] | None = None
+        self._kept: list[dict[str, JSON]] = []
         self._begun: dict[str, JSON] = {}
 
     def another(self, id: str | None = None) -> Task:
@@ -266,6 +268,7 @@ class Task:
         self._turn += 1
         self._tries = 1
         self._checkpoint = None
+        self._kept = []
         self._begun = {**members, "history": list(self.history)}
         return self._start(self._begun)
 
@@ -295,7 +298,7 @@ class Task:
         if self._checkpoint is not None:
             document["checkpoint"] = self._checkpoint[0]
         document = json.loads(json.dumps(document))  # what the agent changes stays with it
-        turn = Turn()
+        turn = Turn(_kept=self._kept)
 
         async def post(ordinal: int, lines: bytes) -> JSON:
             for line in lines.splitlines():
@@ -303,6 +306,7 @@ class Task:
                 turn.events.append(event)
                 if event["type"] == "checkpoint":
                     self._checkpoint = (event["data"],)
+                    self._kept = turn._kept + turn.events
             running._notify()
             return {"next": len(turn.events), "ended": turn.events[-1]["type"] in ENDS}
 
@@ -377,13 +381,18 @@ async def run(agent: Agent, message: MessageLike, **members: JSON) -> Turn:
     return await Task(agent).send(message, **members)
 
 
-def _append(parts: list[Part], more: Sequence[Part]) -> None:
-    """Appended text joins the text before it, as in a task that is read from the server."""
-    for part in more:
+def _append(artifact: Artifact, more: Artifact) -> None:
+    """Appended text joins the text before it, and metadata that before it, as in a task that is read from the server."""
+    parts = artifact.parts
+    for part in more.parts:
         if parts and part == Part(text=part.text) and parts[-1] == Part(text=parts[-1].text):
             parts[-1] = Part(text=(parts[-1].text or "") + (part.text or ""))
         else:
             parts.append(part)
+    artifact.name, artifact.description = more.name or artifact.name, more.description or artifact.description
+    if more.metadata is not None:
+        artifact.metadata = {**(artifact.metadata or {}), **more.metadata}
+    artifact.extensions += [uri for uri in more.extensions if uri not in artifact.extensions]
 
 
 def _message(doc: Any) -> Message:

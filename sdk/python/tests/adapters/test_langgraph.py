@@ -51,6 +51,31 @@ async def test_text_streams_and_threads_are_contexts() -> None:
     assert [len(s) for s in seen] == [1, 3, 1]
 
 
+async def test_text_of_finished_nodes_stays() -> None:
+    model = GenericFakeChatModel(messages=iter([AIMessage(a) for a in ("Sunny in Oslo", "Half of", "Take a coat")]))
+    tries: list[str] = []
+
+    async def look(state: MessagesState) -> Any:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    async def advise(state: MessagesState) -> Any:
+        tries.append("advise")
+        answer = await model.ainvoke(state["messages"])
+        if len(tries) == 1:
+            raise hf.Retry("busy")
+        return {"messages": [answer]}
+
+    builder = StateGraph(MessagesState)
+    for name, node in (("look", look), ("advise", advise)):
+        builder.add_node(name, node)
+    builder.add_edge(START, "look")
+    builder.add_edge("look", "advise")
+    task = testing.Task(wrap(builder.compile(checkpointer=InMemorySaver()), "weather"))
+    assert (await task.send("hi")).text == "Sunny in Oslo\nHalf of"
+    assert (await task.retry()).text == "Sunny in Oslo\nTake a coat"
+    assert (await task.retry()).text == "Sunny in Oslo\nTake a coat"  # after the end of the graph
+
+
 async def test_without_a_checkpointer_the_history_is_the_memory() -> None:
     graph, seen = chat("Hello Ada", "Ada")
     task = testing.Task(wrap(graph, "chat"))

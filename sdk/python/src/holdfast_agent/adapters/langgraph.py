@@ -67,6 +67,8 @@ def wrap(
         }
         durable = getattr(graph, "checkpointer", None) not in (None, False)
         begin: Any = (input or _input)(run)
+        last: str | None = None  # the message that was streamed last, and its text
+        sent = ""
         if durable:
             settings, state = await _thread(graph, run, settings)
             pending = _interrupts(state)
@@ -77,9 +79,11 @@ def wrap(
             if mine and pending:  # an earlier try came so far
                 await _ask(run, pending)
                 return
+            if mine and run.last_checkpoint is not None:
+                last, sent = run.last_checkpoint["message"], run.last_checkpoint["text"]
             # A node whose result is stored, but not its step, is no longer in state.next. The graph goes on behind it.
             if mine and not state.tasks:
-                await _final(run, state.values, output, "")
+                await _final(run, state.values, output, sent)
                 return
             if mine:
                 begin = None
@@ -88,9 +92,8 @@ def wrap(
                 begin = Command(resume=value if len(pending) == 1 else _each(pending, value))
         elif input is None:
             begin = {"messages": [*_past(run.history), *begin["messages"]]}
-        sent = ""
         values: Any = None
-        last: str | None = None
+        kept = last
         asked: list[Interrupt] = []
         async for mode, item in graph.astream(begin, settings, stream_mode=["messages", "updates", "custom", "values"]):
             if mode == "messages":
@@ -100,17 +103,22 @@ def wrap(
                     continue
                 if nodes is not None and about.get("langgraph_node") not in nodes:
                     continue
-                if last is not None and message.id != last:
-                    text = "\n" + text
+                if message.id != last:
+                    sent = ""
+                    await run.text("\n" + text if last is not None else text)
+                else:
+                    await run.text(text)
                 last = message.id or ""
                 sent += text
-                await run.text(text)
             elif mode == "custom":
                 await run.progress(item if isinstance(item, str) else data(_plain(item)))
             elif mode == "updates" and "__interrupt__" in item:
                 asked += item["__interrupt__"]
             elif mode == "values":
                 values = item
+                if durable and last != kept:  # the next try goes on behind this step: its text stays
+                    await run.checkpoint({"message": last, "text": sent})
+                    kept = last
         if asked:
             if isinstance(graph.checkpointer, InMemorySaver):
                 _log.warning("a question waits in an InMemorySaver: its answer fails the task if another process gets it")
@@ -232,7 +240,7 @@ async def _final(run: Run, values: Any, output: Callable[[Any], Any] | None, sen
     elif messages and isinstance(messages[-1], AIMessage):
         text = _text(messages[-1])
         if text and not sent.endswith(text):
-            await run.text(text)
+            await run.text("\n" + text if sent else text)
 
 
 def _text(message: Any) -> str:
