@@ -115,10 +115,10 @@ WITH inp AS MATERIALIZED (
 ), renewed AS (
     UPDATE holdfast.task_queue q SET lease_until = now() + (SELECT own.lease FROM own WHERE own.id = q.id)
      WHERE q.id = ANY((SELECT ids FROM free)::uuid[]) AND q.lease_until IS NOT NULL
-    RETURNING q.id
+    RETURNING q.id, q.lease_until
 )
 SELECT inp.id::uuid AS id, (own.id IS NOT NULL)::boolean AS owned, coalesce(own.cancel_requested, false)::boolean AS canceled,
-       (renewed.id IS NOT NULL)::boolean AS renewed, coalesce(own.lease, interval '0')::interval AS lease,
+       (renewed.id IS NOT NULL)::boolean AS renewed, coalesce(renewed.lease_until, now())::timestamptz AS lease_until, coalesce(own.lease, interval '0')::interval AS lease,
        -- The run has ended, or its task was deleted. Otherwise another worker may have it.
        (t.id IS NULL OR t.claimed_at = inp.claimed_at AND t.state IN (3, 4, 5, 6, 7, 8))::boolean AS over
   FROM inp LEFT JOIN t ON t.id = inp.id LEFT JOIN own ON own.id = inp.id LEFT JOIN renewed ON renewed.id = inp.id;
@@ -133,13 +133,23 @@ SELECT t.id, t.claimed_at
 -- name: RemoteExpire :many
 -- RunsRescue for runs whose lease has expired, of the given agents. Runs that were canceled are left to
 -- RemoteLook. With @all_agents it also frees runs of other agents, canceled or not: no replica may have their
--- agent as one of workers any more. It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
+-- agent as one of workers any more. It also frees the runs @left of workers that are gone, unless somebody has renewed a lease
+-- since (@renewed: when it ended). It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
 -- spared like the runs of a process that had several, and a suspect after that. Index task_queue_leases.
-WITH gone AS MATERIALIZED (
-    SELECT q.id, q.worker_id FROM holdfast.task_queue q
-     WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND (@all_agents::boolean OR q.agent = ANY(@agents::text[]))
-     ORDER BY q.look_at
-     LIMIT 1000
+WITH parted AS MATERIALIZED (
+    SELECT unnest(sqlc.arg('left')::uuid[]) AS id, unnest(@renewed::timestamptz[]) AS lease_until
+), gone AS MATERIALIZED (
+    (SELECT q.id, q.worker_id FROM holdfast.task_queue q
+      WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND (@all_agents::boolean OR q.agent = ANY(@agents::text[]))
+      ORDER BY q.look_at
+      LIMIT 1000)
+    UNION
+    SELECT x.id, x.worker_id
+      FROM parted
+     CROSS JOIN LATERAL (
+        SELECT q.id, q.worker_id FROM holdfast.task_queue q
+         WHERE q.id = parted.id AND q.lease_until = parted.lease_until OFFSET 0
+     ) x
 ), crowds AS MATERIALIZED (
     SELECT worker_id FROM gone GROUP BY worker_id HAVING count(*) > 1
 ), mine AS MATERIALIZED (
@@ -148,11 +158,13 @@ WITH gone AS MATERIALIZED (
                    coalesce(x.posted_attempt = x.attempt AND x.posted > 0, false) AS begun
               FROM holdfast.tasks x
              WHERE x.id = ANY(ARRAY(SELECT id FROM gone)) AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM gone))
-               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND (NOT x.cancel_requested OR x.agent <> ALL(@agents::text[]))
+               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND (NOT x.cancel_requested OR @all_agents::boolean AND x.agent <> ALL(@agents::text[]))
              ORDER BY x.id
                FOR NO KEY UPDATE SKIP LOCKED) t
      CROSS JOIN LATERAL (
-        SELECT y.id FROM holdfast.task_queue y WHERE y.id = t.id AND y.lease_until < now() FOR UPDATE SKIP LOCKED
+        SELECT y.id FROM holdfast.task_queue y
+         WHERE y.id = t.id AND (y.lease_until < now() OR y.lease_until = (SELECT parted.lease_until FROM parted WHERE parted.id = t.id))
+           FOR UPDATE SKIP LOCKED
      ) q
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -221,8 +233,13 @@ INSERT INTO holdfast.remote_workers AS w (id, name, version, sdk, agents, replic
 SELECT id, name, version, sdk, string_to_array(agents, ','), @replica::text FROM inp ORDER BY id
 ON CONFLICT (id) DO UPDATE
    SET name = excluded.name, version = excluded.version, sdk = excluded.sdk,
-       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica, last_seen = now()
+       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica, last_seen = now(), left_at = NULL
 RETURNING w.id, (w.retired_at IS NOT NULL)::boolean AS retired;
+
+-- name: RemoteLeft :exec
+-- Records that workers are gone whose last requests this replica has answered.
+UPDATE holdfast.remote_workers SET left_at = now()
+ WHERE id = ANY(ARRAY(SELECT w.id FROM holdfast.remote_workers w WHERE w.id = ANY(@ids::uuid[]) AND w.replica = @replica::text ORDER BY w.id FOR UPDATE));
 
 -- name: RemoteRetired :many
 -- The workers that an operator has retired since. Index remote_workers_retired.
@@ -252,7 +269,7 @@ DELETE FROM holdfast.remote_workers
 -- Those of the agents that have due tasks while no worker of theirs was seen lately. Records that they are away, as
 -- RunRequeue does. since_for says for how long. Indexes remote_workers_seen and task_queue_ready.
 WITH present AS MATERIALIZED (
-    SELECT DISTINCT unnest(w.agents) AS agent FROM holdfast.remote_workers w WHERE w.last_seen > now() - interval '90 seconds' AND w.retired_at IS NULL
+    SELECT DISTINCT unnest(w.agents) AS agent FROM holdfast.remote_workers w WHERE w.last_seen > now() - interval '90 seconds' AND w.left_at IS NULL AND w.retired_at IS NULL
 ), absent AS MATERIALIZED (
     SELECT a.agent FROM (SELECT unnest(@agents::text[]) AS agent) a
      WHERE a.agent NOT IN (SELECT agent FROM present)

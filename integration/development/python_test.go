@@ -131,15 +131,10 @@ func TestKilledInTheMiddle(t *testing.T) {
 	}
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&got))
 	require.Equal(t, "completed", got.Result.Status.State)
-	var days []string
-	for _, a := range got.Result.Artifacts {
-		require.Len(t, a.Parts, 1)
-		days = append(days, a.Parts[0].Text)
-	}
-	require.Equal(t, []string{
-		"Oslo, day 1: Arrive, and walk along the harbour.\n",
-		"Oslo, day 2: Take the ferry to the museums.\n",
-		"Oslo, day 3: Ski above the city.\n",
-		"Oslo, day 4: Leave.\n",
-	}, days)
+	require.Len(t, got.Result.Artifacts, 1)
+	require.Len(t, got.Result.Artifacts[0].Parts, 1)
+	require.Equal(t, "Oslo, day 1: Arrive, and walk along the harbour.\n"+
+		"Oslo, day 2: Take the ferry to the museums.\n"+
+		"Oslo, day 3: Ski above the city.\n"+
+		"Oslo, day 4: Leave.\n", got.Result.Artifacts[0].Parts[0].Text)
 }

@@ -336,7 +336,7 @@ func (w *walker) status(e *logged, asked bool, accepted time.Time) error {
 			w.begin()
 		}
 		return nil
-	case e.state == "failed" && strings.HasPrefix(e.Said(), "Gave up after 3 attempts"):
+	case e.state == "failed" && strings.HasPrefix(e.Said(), "Gave up after "):
 		if w.lost < 3 {
 			return fmt.Errorf("given up after %d lost attempts", w.lost)
 		}

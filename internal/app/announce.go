@@ -5,10 +5,11 @@ import (
 	"io"
 
 	"github.com/holdfast-a2a/holdfast/internal/console"
+	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
 
 // announce tells operators the addresses, and new users the next steps.
-func announce(e *env, p *ports, banner io.Writer) {
+func announce(e *env, p *ports, remote *workerapi.API, banner io.Writer) {
 	admin := e.cfg.AdminURL(p.admin.Addr().String())
 	log := e.log.With("version", e.version, "roles", roles(e.cfg))
 	if p.public == nil {
@@ -21,7 +22,7 @@ func announce(e *env, p *ports, banner io.Writer) {
 	}
 	log.Info("server ready", "url", url, "listen", p.public.Addr().String(), "admin", admin)
 	if e.ready != nil {
-		e.ready(url, admin+console.Path)
+		e.ready(Developing{URL: url, Console: admin + console.Path, Ended: remote.Ended})
 	}
 	if banner != nil {
 		_, _ = fmt.Fprintf(banner, urlBanner, url, admin+console.Path)

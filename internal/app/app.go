@@ -32,8 +32,14 @@ type Options struct {
 	Commit    string // of the source; "": not known
 	// Banner receives a few lines for the user when the server is up. Nil for none.
 	Banner io.Writer
-	// Ready is called with the base URL of the API and the URL of the console when the server is up. Nil for none.
-	Ready func(url, console string)
+	// Ready is called when the server is up: it serves holdfast dev. Nil for none.
+	Ready func(Developing)
+}
+
+// Developing is the server of holdfast dev.
+type Developing struct {
+	URL, Console string // of the API and of the console
+	Ended        func() // the agent's process has ended
 }
 
 // Run serves until ctx ends, then stops in order. It refuses new requests and makes no new claims. Runs finish within
@@ -90,7 +96,7 @@ type env struct {
 	version  string
 	commit   string
 	banner   io.Writer
-	ready    func(url, console string)
+	ready    func(Developing)
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
 	figures  *figures

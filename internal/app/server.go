@@ -56,7 +56,7 @@ func (s *server) run(ctx, base context.Context) error {
 	claims := start(base, s.claim)
 	lends := start(base, s.lend)
 	deliveries := start(base, s.deliver)
-	announce(s.env, s.ports, s.banner)
+	announce(s.env, s.ports, s.remote, s.banner)
 	s.tell("READY=1\nSTATUS=Serving")
 
 	select {

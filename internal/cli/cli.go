@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
 )
@@ -39,9 +40,8 @@ type IO struct {
 type Deps struct {
 	Agents []string // the names of those that the program implements
 	Serve  func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
-	// Develop is Serve for the verb dev: it calls ready with the URLs of the API and of the console instead of writing lines
-	// for the user.
-	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url, console string)) error
+	// Develop is Serve for the verb dev: it calls ready instead of writing lines for the user.
+	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(app.Developing)) error
 	// Migrate brings the schema up to date, and admits the role of servers unless it is "". Many replicas may run it at once.
 	Migrate func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/develop"
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
@@ -139,9 +140,6 @@ func directoryName() string {
 	return strings.TrimRight(name[:min(len(name), 63)], "-")
 }
 
-// devURLs has the addresses of the server.
-type devURLs struct{ api, console string }
-
 // desk prints the lines of dev.
 type desk struct {
 	mu sync.Mutex
@@ -187,21 +185,21 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 	// The server stops after the agent.
 	serving, stopServer := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServer()
-	ready, served := make(chan devURLs, 1), make(chan error, 1)
+	ready, served := make(chan app.Developing, 1), make(chan error, 1)
 	desk.say("starting the server; the first start makes a database in %s", cfg.DataDir)
 	go func() {
-		served <- c.deps.Develop(serving, cfg, log, func(url, console string) { ready <- devURLs{url, console} })
+		served <- c.deps.Develop(serving, cfg, log, func(up app.Developing) { ready <- up })
 	}()
-	var urls devURLs
+	var up app.Developing
 	select {
-	case urls = <-ready:
+	case up = <-ready:
 	case err := <-served:
 		return err
 	case <-ctx.Done():
 		stopServer()
 		return <-served
 	}
-	err = c.withAgent(ctx, d, cfg, argv, urls, desk, watcher, log, served)
+	err = c.withAgent(ctx, d, cfg, argv, up, desk, watcher, log, served)
 	desk.say("stopping the server")
 	stopServer()
 	select {
@@ -216,13 +214,13 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 const stopPatience = 3 * time.Minute
 
 // withAgent runs the agent beside the server.
-func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Config, argv []string, urls devURLs, desk *desk, watcher *develop.Watcher, log *slog.Logger, served chan error) error {
+func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Config, argv []string, up app.Developing, desk *desk, watcher *develop.Watcher, log *slog.Logger, served chan error) error {
 	op, err := c.deps.OpenOperator(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer op.Close()
-	env := append(c.Environ(), "HOLDFAST_URL="+urls.api, "HOLDFAST_AGENT="+d.agent)
+	env := append(c.Environ(), "HOLDFAST_URL="+up.URL, "HOLDFAST_AGENT="+d.agent)
 	if d.http != 0 {
 		env = append(env, "PORT="+strconv.Itoa(d.http))
 	}
@@ -239,7 +237,7 @@ func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Conf
 	}
 	agent := &develop.Agent{
 		Argv: argv, Env: env, Grace: d.grace, Pause: 500 * time.Millisecond, MaxPause: 30 * time.Second,
-		Say: func(line string) { desk.say("%s", line) }, Output: func(line string) { desk.plain("agent | " + line) },
+		Say: func(line string) { desk.say("%s", line) }, Output: func(line string) { desk.plain("agent | " + line) }, Ended: up.Ended,
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -251,9 +249,9 @@ func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Conf
 	all.Go(func() { watcher.Run(ctx, changes) })
 	all.Go(func() { c.showTasks(ctx, op, desk) })
 	ended := make(chan error, 1)
-	desk.say("console at %s", urls.console)
-	desk.say("server ready at %s; in another terminal:", urls.api)
-	desk.plain("\n  " + c.sendCommand(urls.api, cfg, d) + "\n")
+	desk.say("console at %s", up.Console)
+	desk.say("server ready at %s; in another terminal:", up.URL)
+	desk.plain("\n  " + c.sendCommand(up.URL, cfg, d) + "\n")
 	go func() { ended <- agent.Run(ctx, changes) }()
 	select {
 	case err := <-served:

@@ -23,7 +23,7 @@ func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Commit: Commit(), Banner: banner})
 		},
-		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url, console string)) error {
+		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(app.Developing)) error {
 			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Commit: Commit(), Ready: ready})
 		},
 		Migrate: func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error {

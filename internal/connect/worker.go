@@ -35,7 +35,8 @@ const (
 	strangePause = 10 * time.Second       // how long the worker keeps a run that it does not understand
 	hasty        = 100 * time.Millisecond // an answer that comes sooner has not waited
 	returnGrace  = 5 * time.Second        // how long the agents' code may take after the end of its context, at the end of the worker
-	lastGrace    = 10 * time.Second       // how long the worker tries to give its runs back
+	leaveTimeout = 2 * time.Second
+	lastGrace    = 10 * time.Second // how long the worker tries to give its runs back
 )
 
 // Agent is what runs of an agent execute.
@@ -131,8 +132,23 @@ func Run(ctx, hurry context.Context, o Options) error {
 	stopBeats()
 	<-beaten
 	w.background.Wait()
+	w.part(base)
 	w.client.http.Load().CloseIdleConnections()
 	return err
+}
+
+// part tells the server that this worker is gone.
+func (w *Worker) part(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	body := encode(struct {
+		Worker identity `json:"worker"`
+		Runs   []string `json:"runs"`
+		Leaves bool     `json:"leaves"`
+	}{w.identity, []string{}, true})
+	if err := w.client.do(ctx, &exchange{method: http.MethodPost, path: workerAPI + "/release", body: body}); err != nil {
+		w.log.Debug("could not tell the server that this worker is gone", "error", err)
+	}
 }
 
 // end waits for the runs.

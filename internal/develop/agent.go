@@ -19,6 +19,8 @@ import (
 const (
 	// steady is how long a program must run for its next end to count as the first.
 	steady = 10 * time.Second
+	// returned is how long a program has to give its runs back.
+	returned = 3 * time.Second
 	// leaked is how long the output of an ended program may stay open.
 	leaked = 2 * time.Second
 )
@@ -28,10 +30,12 @@ type Agent struct {
 	Argv  []string
 	Dir   string // "": the current one
 	Env   []string
-	Grace time.Duration // between SIGTERM and SIGKILL
+	Grace time.Duration // between SIGTERM and the next one
 	// Pause is the wait before a program that has ended by itself starts again. It doubles up to MaxPause, while the program
 	// ends soon.
 	Pause, MaxPause time.Duration
+	// Ended is called when the program has ended.
+	Ended func()
 	// Say gets what happens to the program, and Output each line that it writes. They may be called at once.
 	Say, Output func(line string)
 
@@ -62,10 +66,12 @@ func (a *Agent) Run(ctx context.Context, changes <-chan string) error {
 		case path := <-changes:
 			a.Say(path + " changed")
 			a.stop(p)
+			a.Ended()
 			out.flush()
 			failures = 0
 			continue
 		case <-p.Done():
+			a.Ended()
 			out.flush()
 		}
 		lived := time.Since(began)
@@ -114,17 +120,25 @@ func (a *Agent) start() (*procgroup.Process, *lines, error) {
 	return p, out, nil
 }
 
-// stop ends the program: SIGTERM, the grace, SIGKILL.
+// stop ends the program: SIGTERM, the grace, SIGTERM again, at which the SDKs give their runs back, and SIGKILL.
 func (a *Agent) stop(p *procgroup.Process) {
-	p.Signal(syscall.SIGTERM)
-	timer := time.NewTimer(a.Grace)
-	defer timer.Stop()
-	select {
-	case <-p.Done():
-		return
-	case <-timer.C:
+	for _, step := range []struct {
+		grace time.Duration
+		over  string
+	}{
+		{a.Grace, fmt.Sprintf("agent did not end within %s; its runs begin again", a.Grace)},
+		{min(a.Grace, returned), "agent did not end; killing it"},
+	} {
+		p.Signal(syscall.SIGTERM)
+		timer := time.NewTimer(step.grace)
+		select {
+		case <-p.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+			a.Say(step.over)
+		}
 	}
-	a.Say(fmt.Sprintf("agent did not end within %s; killing it", a.Grace))
 	p.Signal(syscall.SIGKILL)
 	<-p.Done()
 }

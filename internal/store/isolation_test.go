@@ -128,7 +128,7 @@ func init() {
 		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
 		"the listener's, about its own session":                                      {"SessionBusy"},
 		"a remote worker's, of the agents that it may run":                           {"RemoteRenew", "RemoteLent"},
-		"remote workers, by replicas and operators":                                  {"RemoteSeen", "RemoteRetired", "RemoteRetire", "RemoteWorkers", "RemoteWorkersOf", "RemoteForget", "RemoteAbsent"},
+		"remote workers, by replicas and operators":                                  {"RemoteSeen", "RemoteLeft", "RemoteRetired", "RemoteRetire", "RemoteWorkers", "RemoteWorkersOf", "RemoteForget", "RemoteAbsent"},
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "TimersFire", "LeaseAcquire", "LeaseRelease",
 		},

@@ -92,6 +92,7 @@ type Renewal struct {
 	Canceled bool
 	Over     bool // not owned: the run has ended. Otherwise another worker may have it
 	Renewed  bool // owned: the lease is renewed. Otherwise another session has locked the row
+	Until    time.Time
 	Lease    time.Duration
 }
 
@@ -123,7 +124,7 @@ func (s *Store) RenewRemote(ctx context.Context, worker task.ID, runs []LentRun,
 	out := make([]Renewal, 0, len(runs))
 	for _, r := range runs {
 		if row := found[uuid.UUID(r.Task)]; row != nil {
-			out = append(out, Renewal{r, row.Owned, row.Canceled, row.Over, row.Renewed, row.Lease})
+			out = append(out, Renewal{r, row.Owned, row.Canceled, row.Over, row.Renewed, row.LeaseUntil, row.Lease})
 		}
 	}
 	return out, nil
@@ -145,9 +146,33 @@ func (s *Store) Lent(ctx context.Context, worker task.ID, agents []string) ([]Le
 // ExpireRemote frees the runs of these agents whose lease has expired, as Rescue does. With others it also frees those of other
 // agents.
 func (s *Store) ExpireRemote(ctx context.Context, agents []string, others bool) (runs []Rescued, err error) {
+	return s.expire(ctx, dbsqlc.RemoteExpireParams{AllAgents: others, Agents: agents})
+}
+
+// PartRemote records that workers are gone whose last requests this replica has answered. It frees their runs, with the leases
+// that their last heartbeats renewed, unless another replica has heard of them since.
+func (s *Store) PartRemote(ctx context.Context, replica string, workers []task.ID, runs []Renewal) ([]Rescued, error) {
+	arg := dbsqlc.RemoteLeftParams{Replica: cleanName(replica)}
+	for _, id := range workers {
+		arg.Ids = append(arg.Ids, uuid.UUID(id))
+	}
+	if err := s.q.RemoteLeft(ctx, s.brief(s.hot), arg); err != nil {
+		return nil, translate("part from remote workers", err)
+	}
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	left := dbsqlc.RemoteExpireParams{Agents: []string{}}
+	for _, r := range runs {
+		left.Left, left.Renewed = append(left.Left, uuid.UUID(r.Task)), append(left.Renewed, r.Until)
+	}
+	return s.expire(ctx, left)
+}
+
+func (s *Store) expire(ctx context.Context, arg dbsqlc.RemoteExpireParams) (runs []Rescued, err error) {
 	var rows []dbsqlc.RemoteExpireRow
 	err = s.rolledBack(ctx, "expire", func() (err error) {
-		rows, err = s.q.RemoteExpire(ctx, s.brief(s.hot), dbsqlc.RemoteExpireParams{AllAgents: others, Agents: agents})
+		rows, err = s.q.RemoteExpire(ctx, s.brief(s.hot), arg)
 		return err
 	})
 	if err != nil {

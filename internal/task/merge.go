@@ -6,7 +6,7 @@ import (
 )
 
 // Merge adds the members of a JSON object to those of another; of two with one name the added one stays, as in the official
-// SDKs. Members keep their text, and their place. What is no object has no members.
+// SDKs. Members keep their text, and their place. A value that is no object has no members.
 func Merge(object, added json.RawMessage) json.RawMessage {
 	switch {
 	case !isObject(added):

@@ -214,7 +214,7 @@ func TestCrashTakesNoBystanderAlong(t *testing.T) {
 		p.exec("UPDATE holdfast.task_queue SET available_at = now() - interval '1 hour' WHERE id = $1", poison.ID.String())
 	}
 	q := start(t, setup{url: p.url}, a)
-	require.Contains(t, q.become(poison, task.StateFailed).Status.Message.FirstText(), "Gave up after 3 attempts")
+	require.Contains(t, q.become(poison, task.StateFailed).Status.Message.FirstText(), "Gave up after 5 attempts, of which 3 count")
 	for _, h := range others {
 		q.become(h, task.StateCompleted)
 	}

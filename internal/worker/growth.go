@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// growth places what an attempt writes after what earlier attempts at the turn have left: what stands up to their newest
+// growth places what an attempt writes after what earlier attempts at the turn have left: what they wrote before their newest
 // checkpoint stays, and what came after it is replaced. So a try that goes on at the checkpoint leaves each text once.
 type growth struct {
 	mu      sync.Mutex      // for the order of texts, too

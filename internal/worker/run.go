@@ -108,8 +108,11 @@ func (r *run) unfit() (string, error) {
 	case r.expired != nil:
 		return r.unreachable(r.expired)
 	case r.try() > r.agent.MaxAttempts:
-		return r.settle(task.StateFailed,
-			fmt.Sprintf("Gave up after %d attempts: the worker was lost each time.", r.agent.MaxAttempts), nil)
+		attempts := fmt.Sprintf("Gave up after %d attempts", r.claim.Try-1)
+		if counted := r.try() - 1; counted < r.claim.Try-1 {
+			attempts += fmt.Sprintf(", of which %d count", counted)
+		}
+		return r.settle(task.StateFailed, attempts+": the worker was lost each time.", nil)
 	}
 	return "", nil
 }

@@ -1,6 +1,7 @@
 package workerapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,7 @@ type Store interface {
 	RenewRemote(ctx context.Context, worker task.ID, runs []store.LentRun, leases map[string]time.Duration) ([]store.Renewal, error)
 	Lent(ctx context.Context, worker task.ID, agents []string) ([]store.LentRun, error)
 	ExpireRemote(ctx context.Context, agents []string, others bool) ([]store.Rescued, error)
+	PartRemote(ctx context.Context, replica string, workers []task.ID, runs []store.Renewal) ([]store.Rescued, error)
 	LookRemote(ctx context.Context, agents map[string]store.RemoteLimits) ([]store.Overdue, error)
 	SeenRemote(ctx context.Context, replica string, workers []store.RemoteWorker) (retired []task.ID, err error)
 	RetiredRemote(ctx context.Context, within time.Duration) ([]task.ID, error)
@@ -70,6 +72,11 @@ type Options struct {
 	Pool    *workers.Pool            // has the agents
 	Leases  map[string]time.Duration // of runs, by remote agent
 	History map[string]wire.History  // of run documents, by agent
+	// GoneAfter is how long after its connection broke a worker without a new one is gone; 0: 3 s.
+	GoneAfter time.Duration
+	// Forgiving says that a worker whose connection breaks is gone at once, and its runs count no try: their author has changed
+	// or broken their program.
+	Forgiving bool
 	// Auth authenticates workers by any of these schemes. Without schemes, workers need no credential.
 	Auth    *auth.Authenticator
 	Schemes []string
@@ -172,6 +179,9 @@ func (a *API) Run(ctx context.Context) error {
 // Stop answers the claims and heartbeats that wait: their workers go on at another replica.
 func (a *API) Stop() { a.stop() }
 
+// Ended tells the API that a process with workers has ended. They are those without a request.
+func (a *API) Ended() { a.registry.brokeIdle() }
+
 // Reserve takes the place of a claim that waits here for runs of the agent, or returns nil. The caller must call Start or Release.
 func (a *API) Reserve(agent string) *Slot { return a.broker.reserve(agent) }
 
@@ -181,13 +191,19 @@ func (a *API) Wake(agent string) { a.broker.hint(agent) }
 // Hint tells the API that a run may have been canceled or may have ended.
 func (a *API) Hint(id task.ID) { a.beats.hint(id) }
 
-// record writes about the workers that this replica has answered, and looks for those that an operator has retired.
-func (a *API) record(ctx context.Context) error {
+// record writes about the workers that this replica has answered, parts from those that are gone, and looks for those that an
+// operator has retired. It returns how many runs of gone workers are free again.
+func (a *API) record(ctx context.Context) (freed int, err error) {
 	if !a.registry.any() {
-		return nil
+		return 0, nil
 	}
 	now := time.Now()
-	var errs []error
+	after := cmp.Or(a.o.GoneAfter, goneAfter)
+	if a.o.Forgiving {
+		after = 0
+	}
+	freed, err = a.part(ctx, a.registry.gone(now.Add(-after)))
+	errs := []error{err}
 	for list := range slices.Chunk(a.registry.due(now), 1000) {
 		retired, err := a.o.Store.SeenRemote(ctx, a.o.Replica, list)
 		if err == nil {
@@ -198,7 +214,32 @@ func (a *API) record(ctx context.Context) error {
 	}
 	retired, err := a.o.Store.RetiredRemote(ctx, forgetAfter)
 	a.registry.retire(retired)
-	return errors.Join(append(errs, err)...)
+	return freed, errors.Join(append(errs, err)...)
+}
+
+// part records that workers are gone, and frees their runs.
+func (a *API) part(ctx context.Context, gone []*worker) (freed int, err error) {
+	if len(gone) == 0 {
+		return 0, nil
+	}
+	ids, unknown, runs := a.registry.left(gone)
+	if _, err := a.o.Store.SeenRemote(ctx, a.o.Replica, unknown); err != nil {
+		a.registry.broke(gone...)
+		return 0, err // the next look parts again
+	}
+	if a.o.Forgiving {
+		for _, run := range runs {
+			if _, err := a.handBack(ctx, run.LentRun); err != nil {
+				return 0, err // their leases end
+			}
+		}
+		runs = nil
+	}
+	rescued, err := a.o.Store.PartRemote(ctx, a.o.Replica, ids, runs)
+	if err != nil {
+		a.registry.broke(gone...)
+	}
+	return len(rescued), err
 }
 
 // exchange is a request with its caller.
@@ -372,7 +413,7 @@ func (a *API) claim(x *exchange) error {
 	if !ok {
 		return a.full()
 	}
-	defer a.registry.part(entry)
+	defer a.leave(x, entry)
 	x.drop()
 	replaced, earlier, looks := a.registry.begin(entry)
 	if earlier != nil {
@@ -490,7 +531,7 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 			a.giveBack(got, "the worker has left")
 			return left
 		}
-		if err := a.lend(x, got, answer); err != nil {
+		if err := a.lend(x, entry, got, answer); err != nil {
 			return err
 		}
 		// A worker that may have got a run looks for it with its next claim.
@@ -504,6 +545,14 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 	}
 }
 
+// leave ends a request of a worker, and notes if its connection has broken.
+func (a *API) leave(x *exchange, entry *worker) {
+	if x.Request().Context().Err() != nil && a.stopped.Err() == nil {
+		a.registry.broke(entry)
+	}
+	a.registry.part(entry)
+}
+
 func (a *API) waiting(delta int) {
 	if a.o.Observer.Waiting != nil {
 		a.o.Observer.Waiting(delta)
@@ -511,7 +560,7 @@ func (a *API) waiting(delta int) {
 }
 
 // lend begins claimed runs, and adds them to the answer.
-func (a *API) lend(x *exchange, got []store.Remote, answer *claimed) error {
+func (a *API) lend(x *exchange, entry *worker, got []store.Remote, answer *claimed) error {
 	if len(got) == 0 {
 		return nil
 	}
@@ -543,6 +592,8 @@ func (a *API) lend(x *exchange, got []store.Remote, answer *claimed) error {
 		switch {
 		case err == nil:
 			answer.Runs = append(answer.Runs, docs[i])
+			run, lease := store.LentRun{Task: got[i].Task.ID, ClaimedAt: got[i].ClaimedAt}, a.o.Leases[got[i].Task.Agent]
+			a.registry.lend(entry, store.Renewal{LentRun: run, Renewed: true, Until: time.UnixMicro(got[i].ClaimedAt).Add(lease)})
 		case errors.Is(err, task.LeaseLost): // it was deleted meanwhile
 		default:
 			a.giveBack(got[i:i+1], "the beginning of the run could not be stored")
@@ -604,7 +655,7 @@ func (a *API) heartbeat(x *exchange) error {
 	if !ok {
 		return a.full()
 	}
-	defer a.registry.part(entry)
+	defer a.leave(x, entry)
 	if a.o.Observer.Beat != nil {
 		a.o.Observer.Beat(len(r.runs))
 	}
@@ -634,6 +685,7 @@ func (a *API) renew(x *exchange, entry *worker, r *beatRequest, runs []store.Len
 	if err != nil {
 		return false, err
 	}
+	a.registry.renewed(entry, r.runs, renewed)
 	shortest := time.Duration(math.MaxInt64)
 	for _, n := range renewed {
 		s := stop{ID: runID(n.LentRun)}
@@ -728,7 +780,7 @@ func (a *API) release(x *exchange) error {
 	if !ok {
 		return a.full()
 	}
-	defer a.registry.part(entry)
+	defer a.leave(x, entry)
 	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
 	defer cancel()
 	owned, err := a.o.Store.RenewRemote(ctx, entry.id, r.runs, leases)
@@ -749,6 +801,11 @@ func (a *API) release(x *exchange) error {
 	}
 	if err := all.Wait(); err != nil {
 		return err // the worker repeats the request; runs that it has released already are passed over
+	}
+	if r.leaves {
+		if _, err := a.part(ctx, []*worker{entry}); err != nil {
+			return err
+		}
 	}
 	answer := struct {
 		Released []string `json:"released"`

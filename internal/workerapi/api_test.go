@@ -3,6 +3,7 @@ package workerapi_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -88,6 +89,9 @@ type options struct {
 	scheme string
 	claims *limit.Places
 	poll   time.Duration
+
+	gone      time.Duration
+	forgiving bool
 }
 
 // newWorld makes a world for a test that runs beside others.
@@ -143,6 +147,7 @@ func newWorld(t *testing.T, o options) *world {
 		r.api = workerapi.New(workerapi.Options{
 			Store: counting{s, r}, Pool: r.pool, Leases: leases, History: map[string]wire.History{}, Auth: o.auth, Schemes: schemes,
 			Memory: budgets, Limits: body.Limits{Size: 2 << 20}, Claims: o.claims, Poll: o.poll, Replica: fmt.Sprint("replica ", i), Log: log,
+			GoneAfter: o.gone, Forgiving: o.forgiving,
 			Observer: workerapi.Observer{Waiting: func(delta int) { r.held.Add(int64(delta)) }},
 		})
 		r.healthy.Store(int64(time.Hour))
@@ -301,6 +306,13 @@ func (w *world) exec(sql string, args ...any) {
 func (w *world) query(sql string, into any, args ...any) {
 	w.t.Helper()
 	require.NoError(w.t, w.sql.QueryRow(w.t.Context(), sql, args...).Scan(into))
+}
+
+// connected are the workers that operators see as connected.
+func (w *world) connected() (ids []string) {
+	w.t.Helper()
+	w.query("SELECT coalesce(array_agg(worker::text), '{}') FROM holdfast.v_remote_workers WHERE connected", &ids)
+	return ids
 }
 
 func (w *world) worker(replica int) *workerapitest.Worker {
@@ -611,7 +623,131 @@ func TestTriesOfLostWorkers(t *testing.T) {
 		require.Empty(t, w.worker(0).Claim(t, 0, workerapitest.Slots("a", 1)).Runs)
 		return waittest.Unless(w.task(id).Status.State == task.StateFailed, "not yet")
 	})
-	require.Contains(t, w.task(id).Status.Message.Parts[0].Text, "Gave up after 2 attempts", "two tries were spared")
+	require.Contains(t, w.task(id).Status.Message.Parts[0].Text, "Gave up after 4 attempts, of which 2 count: the worker was lost each time.")
+}
+
+// broken claims a run for a worker, and breaks the connection of a request that waits.
+func (w *world) broken(path string) (one *workerapitest.Worker, run workerapitest.Run) {
+	w.t.Helper()
+	one = w.worker(0)
+	run = one.Claim(w.t, 60, workerapitest.Slots("a", 1)).Runs[0]
+	body := workerapitest.Doc{"runs": []string{run.ID}, "wait": 20}
+	if path == "/claims" {
+		body = claims(60, workerapitest.Slots("b", 1))
+		body["running"] = []string{run.ID}
+	}
+	w.breaks(one, path, body)
+	return one, run
+}
+
+func (w *world) breaks(one *workerapitest.Worker, path string, body workerapitest.Doc) {
+	w.t.Helper()
+	ctx, hangUp := context.WithCancel(w.t.Context())
+	api, id, held := w.replicas[0].api, task.ID(uuid.MustParse(one.ID())), w.waiting()
+	var lease time.Time
+	w.query("SELECT max(lease_until) FROM holdfast.task_queue", &lease)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := one.Try(ctx, path, body)
+		ended <- err
+	}()
+	waittest.Eventually(w.t, "the request waits", func() error {
+		return waittest.Unless(w.waiting() > held || api.Renewed(id, lease), "not yet")
+	})
+	hangUp()
+	require.Error(w.t, waittest.Within(w.t, "the request breaks", ended))
+	waittest.Eventually(w.t, "the server notices", func() error {
+		return waittest.Unless(api.Open(id) == 0, "not yet")
+	})
+}
+
+// elsewhere looks until another worker has a run of the agent a.
+func (w *world) elsewhere(another *workerapitest.Worker) (run *workerapitest.Run) {
+	w.t.Helper()
+	again := hold(w.t, w, another, claims(60, workerapitest.Slots("a", 1)))
+	waittest.Eventually(w.t, "another worker gets the run", func() error {
+		w.look()
+		select {
+		case got := <-again:
+			run = &got.Runs[0]
+			return nil
+		default:
+			return errors.New("not yet")
+		}
+	})
+	return run
+}
+
+// A worker whose connection breaks, and that does not come back, has no runs any more, whatever its lease.
+func TestBrokenConnectionFreesRuns(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/heartbeat", "/claims"} {
+		t.Run(path[1:], func(t *testing.T) {
+			w := newWorld(t, options{gone: time.Nanosecond})
+			w.create("a", "hello")
+			one, run := w.broken(path)
+			two := w.worker(1)
+			require.Equal(t, 2, w.elsewhere(two).Read(t).Try, "it may have killed the worker")
+			require.Equal(t, "lost", one.Beat(t, 0, run.ID).Runs[0].Stop)
+			require.NotContains(t, w.connected(), one.ID())
+			require.Contains(t, w.connected(), two.ID())
+			w.look() // the first one has come back
+			require.Contains(t, w.connected(), one.ID())
+		})
+	}
+}
+
+// A worker that goes on at another replica keeps its runs.
+func TestBrokenConnectionOfALivingWorker(t *testing.T) {
+	w := newWorld(t, options{gone: time.Nanosecond})
+	id := w.create("a", "hello")
+	one, run := w.broken("/heartbeat")
+	elsewhere := *one
+	elsewhere.URL = w.replicas[1].server.URL
+	require.InDelta(t, 60, elsewhere.Beat(t, 0, run.ID).Lease, 0)
+	waittest.Eventually(t, "the replica parts from the worker", func() error {
+		w.look()
+		return waittest.Unless(w.replicas[0].api.Parted(task.ID(uuid.MustParse(one.ID()))), "not yet")
+	})
+	require.Empty(t, elsewhere.Beat(t, 0, run.ID).Runs, "it is not lost")
+	require.Contains(t, w.connected(), one.ID())
+	doc := run.Read(t)
+	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended)
+	require.Equal(t, task.StateCompleted, w.task(id).Status.State)
+}
+
+// With the server of holdfast dev, a process that dies costs no try.
+func TestBrokenConnectionInDevelopment(t *testing.T) {
+	t.Parallel()
+	for name, dies := range map[string]func(*world){
+		"with a request": func(w *world) { w.broken("/heartbeat") },
+		"between two": func(w *world) {
+			w.worker(0).Claim(w.t, 60, workerapitest.Slots("a", 1))
+			w.replicas[0].api.Ended()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, options{forgiving: true, agent: worker.Agent{MaxAttempts: 1}})
+			w.create("a", "hello")
+			dies(w)
+			require.Equal(t, 1, w.elsewhere(w.worker(1)).Read(t).Try)
+		})
+	}
+}
+
+func TestLeavingWorkerIsGone(t *testing.T) {
+	w := newWorld(t, options{})
+	one := w.worker(0)
+	require.Empty(t, one.Claim(t, 0, workerapitest.Slots("a", 1)).Runs)
+	w.look()
+	require.Contains(t, w.connected(), one.ID())
+	w.create("a", "hello")
+	run := one.Claim(t, 60, workerapitest.Slots("a", 1)).Runs[0]
+	require.Equal(t, []string{run.ID}, one.Do(t, "/release", workerapitest.Doc{"runs": []string{run.ID}, "leaves": true}).Released)
+	require.NotContains(t, w.connected(), one.ID())
+	w.look()
+	require.NotContains(t, w.connected(), one.ID())
+	require.Equal(t, 1, w.worker(0).Claim(t, 60, workerapitest.Slots("a", 1)).Runs[0].Read(t).Try)
 }
 
 // After an outage of the database, leases are not taken from workers that could not renew them.
@@ -802,7 +938,7 @@ func TestInvalidRequests(t *testing.T) {
 		{"/heartbeat", `{` + me + `}`, "runs", "missing"},
 		{"/heartbeat", `{` + me + `,"runs":[],"wait":31}`, "wait", "0 to 30"},
 		{"/heartbeat", `{` + me + `,"runs":[7]}`, "runs[0]", "not the id of a run"},
-		{"/release", `{` + me + `,"runs":[]}`, "runs", "1 to 10000"},
+		{"/release", `{` + me + `,"runs":[],"leaves":1}`, "leaves", "true or false"},
 	} {
 		a := storetest.Must(one.Raw(t.Context(), "POST", workerapitest.Path+tt.path, []byte(tt.body)))(t, tt.body)
 		require.Equal(t, 400, a.Status, "%s: %s", tt.body, a.Body)

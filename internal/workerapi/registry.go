@@ -2,6 +2,7 @@ package workerapi
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,8 @@ const (
 	writtenEvery = 45 * time.Second
 	// forgetAfter is how long a worker is remembered that sends no requests.
 	forgetAfter = 2 * time.Minute
+	// goneAfter is how long after its connection broke a worker without a new one is gone.
+	goneAfter = 3 * time.Second
 	// knownFor is how long after a claim the next one may come without a look for runs that the worker has not got.
 	knownFor = 5 * time.Second
 	// maxWorkers bounds the workers that a replica remembers.
@@ -36,9 +39,12 @@ type worker struct {
 	answered time.Time // the last claim
 	written  time.Time
 	changed  bool
-	claim    *waiter       // the one that waits
-	replaced chan struct{} // closed when a later claim ends it
-	told     chan struct{} // closed when the worker is retired
+	broken   bool                            // its last connection broke while a request waited, and no new one has come
+	gone     bool                            // it is recorded as gone
+	lent     map[store.LentRun]store.Renewal // its runs with their leases, as this replica knows them
+	claim    *waiter                         // the one that waits
+	replaced chan struct{}                   // closed when a later claim ends it
+	told     chan struct{}                   // closed when the worker is retired
 }
 
 // registry has the workers that this replica has answered lately.
@@ -64,10 +70,83 @@ func (r *registry) greet(info store.RemoteWorker, claims bool) (*worker, bool) {
 		info.Agents = w.info.Agents
 	}
 	same := w.info.Name == info.Name && w.info.Version == info.Version && w.info.SDK == info.SDK && slices.Equal(w.info.Agents, info.Agents)
-	w.changed = w.changed || !same
-	w.info = info
+	w.changed = w.changed || !same || w.gone
+	w.info, w.broken, w.gone = info, false, false
 	w.open++
 	return w, true
+}
+
+// lend notes the lease of a run that a worker gets.
+func (r *registry) lend(w *worker, n store.Renewal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.lent == nil {
+		w.lent = map[store.LentRun]store.Renewal{}
+	}
+	w.lent[n.LentRun] = n
+}
+
+// renewed notes what a heartbeat has renewed. The worker has no runs but those that it names.
+func (r *registry) renewed(w *worker, named []store.LentRun, runs []store.Renewal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lent := make(map[store.LentRun]store.Renewal, len(named))
+	for _, run := range named {
+		if n, ok := w.lent[run]; ok {
+			lent[run] = n
+		}
+	}
+	for _, n := range runs {
+		if delete(lent, n.LentRun); n.Renewed {
+			lent[n.LentRun] = n
+		}
+	}
+	w.lent = lent
+}
+
+// broke notes that connections of workers have broken.
+func (r *registry) broke(workers ...*worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range workers {
+		w.broken = true
+	}
+}
+
+// brokeIdle notes that the connections of all workers without a request have broken.
+func (r *registry) brokeIdle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.all {
+		w.broken = w.broken || w.open == 0
+	}
+}
+
+// gone returns the workers whose connection has broken before a time, and that have not come back.
+func (r *registry) gone(before time.Time) (out []*worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.all {
+		if w.broken && w.open == 0 && w.seen.Before(before) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// left notes that workers are gone. It returns those that the database does not know yet, and the runs that they had.
+func (r *registry) left(gone []*worker) (ids []task.ID, unknown []store.RemoteWorker, runs []store.Renewal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range gone {
+		ids = append(ids, w.id)
+		if w.changed {
+			unknown = append(unknown, w.info)
+		}
+		runs = slices.AppendSeq(runs, maps.Values(w.lent))
+		w.broken, w.changed, w.gone, w.lent = false, false, true, nil
+	}
+	return ids, unknown, runs
 }
 
 func (r *registry) part(w *worker) {
@@ -127,7 +206,7 @@ func (r *registry) due(now time.Time) (out []store.RemoteWorker) {
 			delete(r.all, id)
 			continue
 		}
-		if w.changed || w.seen.After(w.written) && now.Sub(w.written) > writtenEvery {
+		if w.changed || !w.gone && w.seen.After(w.written) && now.Sub(w.written) > writtenEvery {
 			out = append(out, w.info)
 		}
 	}

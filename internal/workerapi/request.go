@@ -118,6 +118,13 @@ func (m members) number(name string, least, most int) (n int) {
 	return n
 }
 
+func (m members) flag(name string) (b bool) {
+	if raw := m.given(name, false); raw != nil && json.Unmarshal(raw, &b) != nil {
+		m.fail(name, "must be true or false")
+	}
+	return b
+}
+
 func (m members) seconds(name string, fallback, most time.Duration) time.Duration {
 	raw := m.given(name, false)
 	if raw == nil {
@@ -147,8 +154,8 @@ func (m members) worker() (w store.RemoteWorker) {
 }
 
 // runs reads the ids of runs. A repeated one counts once.
-func (m members) runs(name string, required bool, least int) []store.LentRun {
-	list := m.list(name, required, least, maxRuns)
+func (m members) runs(name string, required bool) []store.LentRun {
+	list := m.list(name, required, 0, maxRuns)
 	out := make([]store.LentRun, 0, len(list))
 	seen := make(map[store.LentRun]bool, len(list))
 	for i, raw := range list {
@@ -213,7 +220,7 @@ func readClaim(raw []byte, depth int) (r claimRequest, p *problem) {
 		r.slots[name] = of.number("slots", 0, maxSlots)
 		r.worker.Agents = append(r.worker.Agents, name)
 	}
-	r.running = m.runs("running", false, 0)
+	r.running = m.runs("running", false)
 	r.wait = m.seconds("wait", claimWait, maxClaimWait)
 	return r, *m.err
 }
@@ -231,8 +238,8 @@ func readBeat(raw []byte, depth int) (r beatRequest, p *problem) {
 	if p != nil {
 		return r, p
 	}
-	r.worker, r.runs, r.stopping = m.worker(), m.runs("runs", true, 0), map[store.LentRun]bool{}
-	for _, run := range m.runs("stopping", false, 0) {
+	r.worker, r.runs, r.stopping = m.worker(), m.runs("runs", true), map[store.LentRun]bool{}
+	for _, run := range m.runs("stopping", false) {
 		r.stopping[run] = true
 	}
 	r.wait = m.seconds("wait", 0, maxBeatWait)
@@ -243,6 +250,7 @@ func readBeat(raw []byte, depth int) (r beatRequest, p *problem) {
 type releaseRequest struct {
 	worker store.RemoteWorker
 	runs   []store.LentRun
+	leaves bool // the worker stops: this is its last request
 }
 
 func readRelease(raw []byte, depth int) (r releaseRequest, p *problem) {
@@ -250,6 +258,7 @@ func readRelease(raw []byte, depth int) (r releaseRequest, p *problem) {
 	if p != nil {
 		return r, p
 	}
-	r.worker, r.runs = m.worker(), m.runs("runs", true, 1)
+	r.leaves = m.flag("leaves")
+	r.worker, r.runs = m.worker(), m.runs("runs", true)
 	return r, *m.err
 }

@@ -87,7 +87,11 @@ func (w *Watch) Run(ctx context.Context) (more bool, err error) {
 		errs = append(errs, err)
 	}
 	if w.o.API != nil {
-		errs = append(errs, w.o.API.record(ctx))
+		freed, err := w.o.API.record(ctx)
+		if freed > 0 {
+			w.o.Expired(freed)
+		}
+		errs = append(errs, err)
 	}
 	return more, errors.Join(errs...)
 }

@@ -66,6 +66,7 @@ const claimWait = 30;
 const answerTime = 30_000;
 // How long functions have after they were stopped for a drain, before their runs are released.
 const lastWords = 2000;
+const leaveTime = 2000;
 // How long a run that the worker cannot do is kept: the server may give it to this worker again.
 const strangePause = 10_000;
 // How many ended runs are remembered, because the server may answer with one again.
@@ -167,6 +168,7 @@ class Connection implements Worker {
       this.#stopBeats.abort();
       this.#beatWake();
       await beats;
+      await this.#leave();
       this.#transport.close();
     }
   }
@@ -434,6 +436,15 @@ class Connection implements Worker {
       await backoff.pause(answer);
     }
     this.#log.error("runs could not be released; they go on when their leases have ended", { runs: runs.length });
+  }
+
+  /** Tells the server that this worker is gone. */
+  async #leave(): Promise<void> {
+    try {
+      await this.#post("/worker/v1/release", { worker: this.#self(), runs: [], leaves: true }, undefined, leaveTime);
+    } catch {
+      // it finds out
+    }
   }
 
   async #drainRuns(): Promise<void> {

@@ -71,7 +71,7 @@ test("the example asks, streams and goes on at its checkpoint", async () => {
     assert.deepEqual(asks.events, [{ type: "ask", message: "Where to?" }]);
     assert.equal(plans.texts, "Day 1 in Oslo. Day 2 in Oslo. Day 3 in Oslo. ");
     assert.deepEqual(plans.events.at(-1), { type: "complete", message: "Enjoy Oslo!" });
-    assert.deepEqual(again.events[0], { type: "text", name: "plan", text: "Day 3 in Oslo. ", append: true, last: true });
+    assert.deepEqual(again.events[0], { type: "text", name: "plan", text: "Day 3 in Oslo. ", last: true });
   });
 });
 

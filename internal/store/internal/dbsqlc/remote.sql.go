@@ -15,7 +15,7 @@ import (
 
 const remoteAbsent = `-- name: RemoteAbsent :many
 WITH present AS MATERIALIZED (
-    SELECT DISTINCT unnest(w.agents) AS agent FROM holdfast.remote_workers w WHERE w.last_seen > now() - interval '90 seconds' AND w.retired_at IS NULL
+    SELECT DISTINCT unnest(w.agents) AS agent FROM holdfast.remote_workers w WHERE w.last_seen > now() - interval '90 seconds' AND w.left_at IS NULL AND w.retired_at IS NULL
 ), absent AS MATERIALIZED (
     SELECT a.agent FROM (SELECT unnest($1::text[]) AS agent) a
      WHERE a.agent NOT IN (SELECT agent FROM present)
@@ -273,11 +273,20 @@ func (q *Queries) RemoteClaim(ctx context.Context, db DBTX, arg RemoteClaimParam
 }
 
 const remoteExpire = `-- name: RemoteExpire :many
-WITH gone AS MATERIALIZED (
-    SELECT q.id, q.worker_id FROM holdfast.task_queue q
-     WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND ($1::boolean OR q.agent = ANY($2::text[]))
-     ORDER BY q.look_at
-     LIMIT 1000
+WITH parted AS MATERIALIZED (
+    SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS lease_until
+), gone AS MATERIALIZED (
+    (SELECT q.id, q.worker_id FROM holdfast.task_queue q
+      WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND ($3::boolean OR q.agent = ANY($4::text[]))
+      ORDER BY q.look_at
+      LIMIT 1000)
+    UNION
+    SELECT x.id, x.worker_id
+      FROM parted
+     CROSS JOIN LATERAL (
+        SELECT q.id, q.worker_id FROM holdfast.task_queue q
+         WHERE q.id = parted.id AND q.lease_until = parted.lease_until OFFSET 0
+     ) x
 ), crowds AS MATERIALIZED (
     SELECT worker_id FROM gone GROUP BY worker_id HAVING count(*) > 1
 ), mine AS MATERIALIZED (
@@ -286,11 +295,13 @@ WITH gone AS MATERIALIZED (
                    coalesce(x.posted_attempt = x.attempt AND x.posted > 0, false) AS begun
               FROM holdfast.tasks x
              WHERE x.id = ANY(ARRAY(SELECT id FROM gone)) AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM gone))
-               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND (NOT x.cancel_requested OR x.agent <> ALL($2::text[]))
+               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND (NOT x.cancel_requested OR $3::boolean AND x.agent <> ALL($4::text[]))
              ORDER BY x.id
                FOR NO KEY UPDATE SKIP LOCKED) t
      CROSS JOIN LATERAL (
-        SELECT y.id FROM holdfast.task_queue y WHERE y.id = t.id AND y.lease_until < now() FOR UPDATE SKIP LOCKED
+        SELECT y.id FROM holdfast.task_queue y
+         WHERE y.id = t.id AND (y.lease_until < now() OR y.lease_until = (SELECT parted.lease_until FROM parted WHERE parted.id = t.id))
+           FOR UPDATE SKIP LOCKED
      ) q
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -313,6 +324,8 @@ SELECT mine.id, queued.agent, (mine.last_seq + 1)::bigint AS seq FROM mine JOIN 
 `
 
 type RemoteExpireParams struct {
+	Left      []uuid.UUID
+	Renewed   []time.Time
 	AllAgents bool
 	Agents    []string
 }
@@ -325,10 +338,16 @@ type RemoteExpireRow struct {
 
 // RunsRescue for runs whose lease has expired, of the given agents. Runs that were canceled are left to
 // RemoteLook. With @all_agents it also frees runs of other agents, canceled or not: no replica may have their
-// agent as one of workers any more. It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
+// agent as one of workers any more. It also frees the runs @left of workers that are gone, unless somebody has renewed a lease
+// since (@renewed: when it ended). It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
 // spared like the runs of a process that had several, and a suspect after that. Index task_queue_leases.
 func (q *Queries) RemoteExpire(ctx context.Context, db DBTX, arg RemoteExpireParams) ([]RemoteExpireRow, error) {
-	rows, err := db.Query(ctx, remoteExpire, arg.AllAgents, arg.Agents)
+	rows, err := db.Query(ctx, remoteExpire,
+		arg.Left,
+		arg.Renewed,
+		arg.AllAgents,
+		arg.Agents,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -364,6 +383,22 @@ func (q *Queries) RemoteForget(ctx context.Context, db DBTX, arg RemoteForgetPar
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const remoteLeft = `-- name: RemoteLeft :exec
+UPDATE holdfast.remote_workers SET left_at = now()
+ WHERE id = ANY(ARRAY(SELECT w.id FROM holdfast.remote_workers w WHERE w.id = ANY($1::uuid[]) AND w.replica = $2::text ORDER BY w.id FOR UPDATE))
+`
+
+type RemoteLeftParams struct {
+	Ids     []uuid.UUID
+	Replica string
+}
+
+// Records that workers are gone whose last requests this replica has answered.
+func (q *Queries) RemoteLeft(ctx context.Context, db DBTX, arg RemoteLeftParams) error {
+	_, err := db.Exec(ctx, remoteLeft, arg.Ids, arg.Replica)
+	return err
 }
 
 const remoteLent = `-- name: RemoteLent :many
@@ -511,10 +546,10 @@ WITH inp AS MATERIALIZED (
 ), renewed AS (
     UPDATE holdfast.task_queue q SET lease_until = now() + (SELECT own.lease FROM own WHERE own.id = q.id)
      WHERE q.id = ANY((SELECT ids FROM free)::uuid[]) AND q.lease_until IS NOT NULL
-    RETURNING q.id
+    RETURNING q.id, q.lease_until
 )
 SELECT inp.id::uuid AS id, (own.id IS NOT NULL)::boolean AS owned, coalesce(own.cancel_requested, false)::boolean AS canceled,
-       (renewed.id IS NOT NULL)::boolean AS renewed, coalesce(own.lease, interval '0')::interval AS lease,
+       (renewed.id IS NOT NULL)::boolean AS renewed, coalesce(renewed.lease_until, now())::timestamptz AS lease_until, coalesce(own.lease, interval '0')::interval AS lease,
        -- The run has ended, or its task was deleted. Otherwise another worker may have it.
        (t.id IS NULL OR t.claimed_at = inp.claimed_at AND t.state IN (3, 4, 5, 6, 7, 8))::boolean AS over
   FROM inp LEFT JOIN t ON t.id = inp.id LEFT JOIN own ON own.id = inp.id LEFT JOIN renewed ON renewed.id = inp.id
@@ -531,12 +566,13 @@ type RemoteRenewParams struct {
 }
 
 type RemoteRenewRow struct {
-	ID       uuid.UUID
-	Owned    bool
-	Canceled bool
-	Renewed  bool
-	Lease    time.Duration
-	Over     bool
+	ID         uuid.UUID
+	Owned      bool
+	Canceled   bool
+	Renewed    bool
+	LeaseUntil time.Time
+	Lease      time.Duration
+	Over       bool
 }
 
 // Renews the leases of a worker's runs, and says of each run whether the worker still has it and whether to
@@ -566,6 +602,7 @@ func (q *Queries) RemoteRenew(ctx context.Context, db DBTX, arg RemoteRenewParam
 			&i.Owned,
 			&i.Canceled,
 			&i.Renewed,
+			&i.LeaseUntil,
 			&i.Lease,
 			&i.Over,
 		); err != nil {
@@ -657,7 +694,7 @@ INSERT INTO holdfast.remote_workers AS w (id, name, version, sdk, agents, replic
 SELECT id, name, version, sdk, string_to_array(agents, ','), $1::text FROM inp ORDER BY id
 ON CONFLICT (id) DO UPDATE
    SET name = excluded.name, version = excluded.version, sdk = excluded.sdk,
-       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica, last_seen = now()
+       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica, last_seen = now(), left_at = NULL
 RETURNING w.id, (w.retired_at IS NOT NULL)::boolean AS retired
 `
 

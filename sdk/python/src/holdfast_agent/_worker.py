@@ -23,6 +23,7 @@ CLAIM_WAIT = 30.0
 STOP_GRACE = 2.0
 """Seconds that the agent's code gets after a stop, before its run is released."""
 RELEASE_TIMEOUT = 10.0
+LEAVE_TIMEOUT = 2.0
 STRANGE_PAUSE = 10.0
 """Seconds for which the worker keeps a run that it cannot execute, because the server may give it to this worker again."""
 
@@ -84,6 +85,7 @@ class Worker:
             self._draining = True
             await self._give_back()
             await self._pulse.close()
+            await self._leave()
             await self._claims_link.close()
             await self._events_link.close()
         logger.info("the worker has stopped")
@@ -342,6 +344,12 @@ class Worker:
             await asyncio.wait(self._background, timeout=RELEASE_TIMEOUT)
         for task in [*self._tasks.values(), *self._background]:
             task.cancel()
+
+    async def _leave(self) -> None:
+        """Tell the server that this worker is gone."""
+        doc: JSON = {"worker": self._settings.worker(), "runs": [], "leaves": True}
+        with contextlib.suppress(Problem, Unreachable, asyncio.TimeoutError):
+            await asyncio.wait_for(self._claims_link.worker("/release", doc), LEAVE_TIMEOUT)
 
     async def _settled(self, tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
         """Wait for tasks, at most so long, and not longer after a stop."""
