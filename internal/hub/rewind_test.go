@@ -7,12 +7,39 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // A failover to a standby that lags, or a restore: the log is shorter than what the streams have shown.
+// Streams of a deleted task end, at once with a hint and else with the next poll.
+func TestDeletedTaskEndsSubscriptions(t *testing.T) {
+	t.Parallel()
+	for name, hinted := range map[string]bool{"hint": true, "poll": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := storetest.New(t).URL
+			removed := make(chan []task.ID, 10)
+			var bus signal.Bus
+			bus.Removed.Subscribe(func(ids []task.ID) { removed <- ids })
+			a, b := mute(t, url), start(t, url, hub.Options{PollInterval: map[bool]time.Duration{true: never, false: 50 * time.Millisecond}[hinted], Signals: &bus}).listening()
+			if hinted {
+				a = start(t, url, hub.Options{PollInterval: never}).listening()
+			}
+			u := a.run()
+			s := b.follow(u, task.Position{Seq: 1})
+			storetest.Must(storetest.Connect(t, url).Exec(t.Context(), "DELETE FROM holdfast.tasks"))(t)
+			if hinted {
+				a.bus.Gone([]task.ID{u.h.ID})
+				require.Equal(t, []task.ID{u.h.ID}, heard(t, removed))
+			}
+			require.ErrorIs(t, read(waittest.Context(t), s, 2), task.NotFound)
+		})
+	}
+}
+
 func TestShorterLogEndsSubscriptions(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
