@@ -3,7 +3,10 @@ package app
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
+	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/console"
 	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
@@ -21,11 +24,25 @@ func announce(e *env, p *ports, remote *workerapi.API, banner io.Writer) {
 		log = log.With("grpc", p.grpc.Addr().String())
 	}
 	log.Info("server ready", "url", url, "listen", p.public.Addr().String(), "admin", admin)
+	if e.cfg.DatabaseURL == "" {
+		// Verbs of clients in this directory talk to this server.
+		if err := os.WriteFile(e.urlFile(), []byte(url+"\n"), 0o600); err != nil {
+			log.Warn("the verbs of clients in this directory need --url", "error", err)
+		}
+	}
 	if e.ready != nil {
 		e.ready(Developing{URL: url, Console: admin + console.Path, Ended: remote.Ended})
 	}
 	if banner != nil {
 		_, _ = fmt.Fprintf(banner, urlBanner, url, admin+console.Path)
+	}
+}
+
+func (e *env) urlFile() string { return filepath.Join(e.cfg.DataDir, config.URLFile) }
+
+func (e *env) unannounce() {
+	if e.cfg.DatabaseURL == "" {
+		_ = os.Remove(e.urlFile())
 	}
 }
 

@@ -57,6 +57,7 @@ func (s *server) run(ctx, base context.Context) error {
 	lends := start(base, s.lend)
 	deliveries := start(base, s.deliver)
 	announce(s.env, s.ports, s.remote, s.banner)
+	defer s.unannounce()
 	s.tell("READY=1\nSTATUS=Serving")
 
 	select {

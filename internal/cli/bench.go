@@ -42,7 +42,7 @@ share its CPU. The exit code is 1 if any task did not complete.`,
 	pollEvery := flags.Duration("poll-interval", 50*time.Millisecond, "pause before each tasks/get, with --mode poll")
 	timeout := flags.Duration("timeout", time.Minute, "time after which a task counts as failed")
 	r.register(cmd)
-	flags.Lookup("url").Usage = "URL of the server or of one of its agents (default $HOLDFAST_URL, else " + defaultURL + ")"
+	flags.Lookup("url").Usage = "URL of the server or of one of its agents (default $HOLDFAST_URL, else the server of this directory, else " + defaultURL + ")"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o := load.Options{Mode: load.Mode(*mode), Text: *text, Duration: *duration, PollEvery: *pollEvery, Timeout: *timeout}
 		if err := checkLoad(o, *inFlight); err != nil {

@@ -148,8 +148,6 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.PersistentFlags().StringVar(&c.configFile, "config", "", "configuration file (default $HOLDFAST_CONFIG)")
-	root.PersistentFlags().StringVar(&c.server, "server", "", "admin address of a server, whose API verbs of operators use instead of the database (default $HOLDFAST_SERVER)")
-	root.PersistentFlags().StringVar(&c.profileName, "profile", "", "name of a server and its credential in ~/.config/holdfast/profiles.yaml (default $HOLDFAST_PROFILE)")
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		c.profileErr = c.useProfile()
 		c.warnOfSecrets(cmd)

@@ -325,6 +325,32 @@ func TestSendRequest(t *testing.T) {
 	require.Contains(t, agent.params, `"blocking":true`)
 }
 
+// A client in the directory of a server talks to that one, and not to another that listens where servers usually do.
+func TestClientsFindTheServerOfTheirDirectory(t *testing.T) {
+	t.Parallel()
+	agent, dir := newRemoteAgent(t), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "url"), []byte(agent.URL+"\n"), 0o600))
+	session{env: map[string]string{"HOLDFAST_DATA_DIR": dir}}.succeeds(t, "send", "hello")
+	require.Contains(t, agent.params, "hello")
+	s := session{env: map[string]string{"HOLDFAST_DATA_DIR": dir, "HOLDFAST_URL": "http://127.0.0.1:1"}}
+	s.fails(t, exitFailed, "This used http://127.0.0.1:1;", "send", "hello")
+}
+
+func TestMissingCredentialMessage(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Authentication required"}}`))
+	}))
+	t.Cleanup(server.Close)
+	for _, args := range [][]string{{"card"}, {"send", "hello"}, {"send", "hello", "--protocol", "0.3", "--endpoint", server.URL}} {
+		if len(args) < 4 {
+			args = append(args, "--url", server.URL)
+		}
+		session{}.fails(t, exitFailed, "Give your credential with --header @FILE", args...)
+	}
+}
+
 func TestUnreachableServerMessage(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
@@ -595,6 +621,17 @@ func TestTasksFilterAndErrors(t *testing.T) {
 
 	r := s.run(t, "tasks", "get", "order-8")
 	require.Equal(t, result{exitFailed, "", "holdfast: no task order-8\n"}, r)
+}
+
+// A flag that a verb does not use could only mislead: the verb would act elsewhere than it says.
+func TestServersAreNamedOnlyWhereTheyAct(t *testing.T) {
+	t.Parallel()
+	s := session{}
+	for _, verb := range [][]string{{"migrate"}, {"send", "hi"}, {"stream", "hi"}, {"card"}, {"serve"}, {"config", "check"}, {"ready"}} {
+		for _, flag := range []string{"--server", "--profile"} {
+			s.fails(t, exitUsage, "unknown flag: "+flag, append(verb, flag, "http://127.0.0.1:1")...)
+		}
+	}
 }
 
 func TestMigrate(t *testing.T) {

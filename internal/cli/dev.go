@@ -177,7 +177,7 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 	if err != nil {
 		return err
 	}
-	watcher, err := develop.Watch(root, d.ignore, func(line string) { desk.say("%s", line) })
+	watcher, err := develop.Watch(root, argv, d.ignore, func(line string) { desk.say("%s", line) })
 	if err != nil {
 		return usage("%w", err)
 	}

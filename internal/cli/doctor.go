@@ -34,6 +34,7 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
   holdfast doctor -o json | jq '.checks[] | select(.status != "ok")'`,
 		Args: argCount(0, 0),
 	}
+	c.serverFlags(cmd.Flags())
 	cmd.Flags().String("database-url", "", "PostgreSQL to check, without a password: other users see it (default: the configured one)")
 	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "how long each check may take")
 	format := outputFlag(cmd)

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // aboutOperators is in the help of the groups of operators' verbs.
@@ -28,10 +29,17 @@ func group(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// serverFlags adds the flags that name a server. Only verbs that can use its API have them.
+func (c *command) serverFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.server, "server", "", "admin address of a server, whose API to use instead of the database (default $HOLDFAST_SERVER)")
+	flags.StringVar(&c.profileName, "profile", "", "name of a server and its credential in ~/.config/holdfast/profiles.yaml (default $HOLDFAST_PROFILE)")
+}
+
 // operators is group for verbs that use the database or a server. With acts they also take --reason.
 func (c *command) operators(cmd *cobra.Command, acts bool, verbs ...*cobra.Command) *cobra.Command {
 	cmd.Long += "\n\n" + aboutOperators
 	flags := cmd.PersistentFlags()
+	c.serverFlags(flags)
 	flags.String("database-url", "", "PostgreSQL to use, without a password: other users see it (default: the configured one)")
 	if acts {
 		flags.StringVar(&c.reason, "reason", "", "why you act, for the audit log (default: the verb)")

@@ -27,7 +27,7 @@ func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Commit: Commit(), Ready: ready})
 		},
 		Migrate: func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error {
-			db, err := app.OpenDatabase(ctx, ctx, cfg, log)
+			db, err := existingDatabase(ctx, cfg, log)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ func migrationStatus(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 	return out, err
 }
 
-// existingDatabase is for verbs that only read: they must not create a database in the current folder.
+// existingDatabase is for all verbs but serve: they must not create a database in the current folder.
 func existingDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app.Database, error) {
 	if cfg.DatabaseURL == "" && !pgembed.Exists(cfg.DataDir) {
 		return nil, usage("%s has no database; run this where the server runs, or set HOLDFAST_DATABASE_URL", cfg.DataDir)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -32,7 +34,7 @@ type remote struct {
 
 func (r *remote) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.url, "url", "", "URL of the agent or the server, or of its card if it ends in .json (default $HOLDFAST_URL, else "+defaultURL+")")
+	flags.StringVar(&r.url, "url", "", "URL of the agent or the server, or of its card if it ends in .json (default $HOLDFAST_URL, else the server of this directory, else "+defaultURL+")")
 	flags.StringVar(&r.agent, "agent", "", "name of an agent, which the server has at /agents/NAME below the URL (default: the agent at the URL)")
 	flags.StringArrayVarP(&r.headers, "header", "H", nil, `header to send, as "Name: value"; @FILE has such lines, which other users do not see, and @- is standard input; may be repeated`)
 	r.output = outputFlag(cmd)
@@ -55,9 +57,7 @@ func (c *command) options(r *remote) (o client.Options, err error) {
 		*r.output = outputJSON
 	}
 	if r.url == "" && r.endpoint == "" {
-		if o.Server = c.env("HOLDFAST_URL"); o.Server == "" {
-			o.Server = defaultURL
-		}
+		o.Server = c.usualURL()
 	}
 	for _, u := range []string{o.Server, o.Endpoint} {
 		if u != "" && !isURL(u) {
@@ -78,6 +78,18 @@ func (c *command) options(r *remote) (o client.Options, err error) {
 	}
 	o.Header, err = readHeaders(c.In, "header", r.headers)
 	return o, err
+}
+
+// usualURL is that of HOLDFAST_URL, else of the server in this directory, else where a server listens by default.
+func (c *command) usualURL() string {
+	if at := c.env("HOLDFAST_URL"); at != "" {
+		return at
+	}
+	dir := cmp.Or(c.env("HOLDFAST_DATA_DIR"), config.DefaultDataDir)
+	if raw, err := os.ReadFile(filepath.Join(dir, config.URLFile)); err == nil && isURL(strings.TrimSpace(string(raw))) {
+		return strings.TrimSpace(string(raw))
+	}
+	return defaultURL
 }
 
 // readHeaders returns the headers that the texts of a flag give. A text that begins with @ names a file with a header on each line; "-"
@@ -270,8 +282,11 @@ func stateOf(name string) task.State {
 	return s
 }
 
-// explain adds advice for the user to a connection error.
+// explain adds advice for the user to an error of a connection or of credentials.
 func explain(err error) error {
+	if errors.As(err, new(*client.CredentialError)) {
+		return fmt.Errorf("%w\nGive your credential with --header @FILE, where the file has a line such as X-API-Key: KEY", err)
+	}
 	var unreachable *url.Error
 	if (errors.As(err, &unreachable) || errors.As(err, new(*client.BrokenError))) && !errors.Is(err, context.Canceled) {
 		at := ""

@@ -13,7 +13,7 @@ func Default() *Config {
 		Listen:      "127.0.0.1:8080",
 		GRPCListen:  "127.0.0.1:8081",
 		AdminListen: "127.0.0.1:9090",
-		DataDir:     "./.holdfast",
+		DataDir:     DefaultDataDir,
 		Migrate:     MigrateAuto,
 		Roles:       []Role{RoleAPI, RoleWorker, RolePush},
 		Log:         Log{Level: "info", Format: LogAuto, Requests: RequestsWrites},

@@ -55,7 +55,7 @@ func (b *book) see(t *testing.T, times int, text string) {
 func watch(t *testing.T, ignore ...string) (dir string, changes chan string, said *book) {
 	t.Helper()
 	dir, changes, said = t.TempDir(), make(chan string), &book{}
-	w, err := develop.Watch(dir, ignore, said.note)
+	w, err := develop.Watch(dir, []string{filepath.Join(dir, "server")}, ignore, said.note)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -89,12 +89,14 @@ func TestWatchReportsSourcesAlone(t *testing.T) {
 	dir, changes, _ := watch(t, "data", "*.csv", "docs/draft.md")
 	for _, name := range []string{
 		".git/HEAD", "node_modules/a/index.js", "sub/__pycache__/a.py", "venv/a.py", ".venv/a.py", ".holdfast/x", "data/a.py", "sub/list.csv",
-		"docs/draft.md", "agent.log", "agent.py~", "state.db",
+		"docs/draft.md", "agent.log", "agent.py~", "state.db", "send.txt", "answer.json", "crashed",
 	} {
 		write(t, dir, name)
 	}
 	write(t, dir, "sub/agent.py") // after all others, so theirs would come first, or with it
 	require.Equal(t, "sub/agent.py", waittest.Within(t, "a change", changes))
+	write(t, dir, "server")
+	until(t, "server", changes)
 	write(t, dir, "new/deep/prompt.md")
 	until(t, "new/deep/prompt.md", changes)
 	require.NoError(t, os.Remove(filepath.Join(dir, "sub/agent.py")))
@@ -103,9 +105,9 @@ func TestWatchReportsSourcesAlone(t *testing.T) {
 
 func TestWatchRefusesPatterns(t *testing.T) {
 	t.Parallel()
-	_, err := develop.Watch(t.TempDir(), []string{"[a"}, func(string) {})
+	_, err := develop.Watch(t.TempDir(), nil, []string{"[a"}, func(string) {})
 	require.ErrorContains(t, err, `"[a" is not a pattern`)
-	_, err = develop.Watch(filepath.Join(t.TempDir(), "gone"), nil, func(string) {})
+	_, err = develop.Watch(filepath.Join(t.TempDir(), "gone"), nil, nil, func(string) {})
 	require.Error(t, err)
 }
 

@@ -17,8 +17,11 @@ import (
 // ignored are the directories whose files are no sources.
 var ignored = []string{"node_modules", "__pycache__", "venv"}
 
-// written are the extensions of files that programs write.
-var written = []string{".log", ".out", ".tmp", ".pid", ".lock", ".pyc", ".db", ".sqlite", ".sqlite3", ".db-wal", ".db-shm", ".db-journal", ".sqlite-journal"}
+// sources are the extensions of files that people write for a program. A program and its users write others.
+var sources = []string{
+	".py", ".pyi", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".go", ".rs", ".java", ".kt", ".scala", ".cs", ".rb", ".php",
+	".ex", ".exs", ".lua", ".sh", ".c", ".h", ".cc", ".cpp", ".hpp", ".swift", ".toml", ".yaml", ".yml", ".md", ".jinja", ".j2", ".prompt",
+}
 
 const (
 	// quiet is how long no file may have changed before a change counts: editors and branches change several at once.
@@ -38,6 +41,7 @@ const (
 type Watcher struct {
 	root   string
 	ignore []string
+	also   []string
 	events *fsnotify.Watcher
 	dirs   int
 	full   bool
@@ -45,9 +49,9 @@ type Watcher struct {
 	say    func(line string)
 }
 
-// Watch begins to watch the files below root, except in hidden directories, in those that package managers make, and where a
-// pattern of ignore matches a name or a path below root. say gets what the author should know.
-func Watch(root string, ignore []string, say func(line string)) (*Watcher, error) {
+// Watch begins to watch the sources below root and the files that argv names, except in hidden directories, in those that package
+// managers make, and where a pattern of ignore matches a name or a path below root. say gets what the author should know.
+func Watch(root string, argv, ignore []string, say func(line string)) (*Watcher, error) {
 	for _, pattern := range ignore {
 		if _, err := filepath.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("%q is not a pattern", pattern)
@@ -57,7 +61,13 @@ func Watch(root string, ignore []string, say func(line string)) (*Watcher, error
 	if err != nil {
 		return nil, fmt.Errorf("watch files: %w", err)
 	}
-	w := &Watcher{root: root, ignore: ignore, events: events, muted: map[string]time.Time{}, say: say}
+	var also []string
+	for _, arg := range argv {
+		if path, err := filepath.Abs(arg); err == nil {
+			also = append(also, path)
+		}
+	}
+	w := &Watcher{root: root, ignore: ignore, also: also, events: events, muted: map[string]time.Time{}, say: say}
 	if err := w.add(root); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch %s: %w", root, err), events.Close())
 	}
@@ -99,11 +109,18 @@ func (w *Watcher) tooMany() {
 	}
 }
 
-// skips reports whether a path is not that of a source.
+// isSource reports whether the file of a path is a source, or the program.
+func (w *Watcher) isSource(path string) bool {
+	if !slices.Contains(sources, strings.ToLower(filepath.Ext(path))) && !slices.Contains(w.also, path) {
+		return false
+	}
+	return !w.skips(path)
+}
+
+// skips reports whether a path is none of the author's.
 func (w *Watcher) skips(path string) bool {
 	name := filepath.Base(path)
-	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || slices.Contains(ignored, name) ||
-		slices.Contains(written, strings.ToLower(filepath.Ext(name))) {
+	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || slices.Contains(ignored, name) {
 		return true
 	}
 	relative, err := filepath.Rel(w.root, path)
@@ -173,7 +190,13 @@ func (w *Watcher) changed(e fsnotify.Event) string {
 	if e.Op == fsnotify.Chmod || w.skips(e.Name) || w.quiets(e.Name, time.Now()) {
 		return ""
 	}
-	if info, err := os.Stat(e.Name); err == nil && info.IsDir() {
+	info, err := os.Stat(e.Name)
+	switch {
+	case err != nil || !info.IsDir():
+		if !w.isSource(e.Name) {
+			return ""
+		}
+	default:
 		if !e.Has(fsnotify.Create) {
 			return ""
 		}
@@ -206,7 +229,7 @@ func (w *Watcher) source(dir string) (found string) {
 			return nil //nolint:nilerr // it was removed meanwhile
 		case w.skips(path) && entry.IsDir():
 			return filepath.SkipDir
-		case !w.skips(path) && !entry.IsDir():
+		case !entry.IsDir() && w.isSource(path):
 			found = path
 			return filepath.SkipAll
 		}

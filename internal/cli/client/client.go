@@ -442,12 +442,25 @@ func (c *Client) do(req *http.Request, refusal func(status int, body []byte) err
 	if refusal != nil {
 		if refused := refusal(resp.StatusCode, body); refused != nil {
 			if !status.temporary() || final(refused) {
-				return nil, refused
+				return nil, unauthenticated(resp.StatusCode, refused)
 			}
 			status.Body = refused.Error()
 		}
 	}
-	return nil, status
+	return nil, unauthenticated(resp.StatusCode, status)
+}
+
+// CredentialError says that the server wants a credential, or another one.
+type CredentialError struct{ error }
+
+// Unwrap returns the answer of the server.
+func (e *CredentialError) Unwrap() error { return e.error }
+
+func unauthenticated(status int, err error) error {
+	if status == http.StatusUnauthorized {
+		return &CredentialError{err}
+	}
+	return err
 }
 
 // final reports whether a server says that the same request will never succeed. Some say that with a status of 500.
