@@ -173,8 +173,20 @@ func TestRights(t *testing.T) {
 // An operator of one tenant gets the answers for a task that does not exist, in every operation.
 func TestTenants(t *testing.T) {
 	t.Parallel()
-	db := clustertest.NewDB(t)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded + receivertest.Pushing(nil)})
+	for name, config := range map[string]string{
+		"with a scope for all": guarded,
+		"by default":           clustertest.WithKeys + "admin: {schemes: [keys]}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := clustertest.NewDB(t)
+			tenantsSeeTheirOwn(t, db, clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config + receivertest.Pushing(nil)}))
+		})
+	}
+}
+
+func tenantsSeeTheirOwn(t *testing.T, db *clustertest.DB, r *clustertest.Replica) {
+	t.Helper()
 	var client, op [2]string
 	for i, tenant := range []string{"a", "b"} {
 		client[i] = db.Keys(store.APIKey{Tenant: tenant}, "alice")[0]
@@ -207,6 +219,8 @@ func TestTenants(t *testing.T) {
 	}
 	require.Equal(t, before, clustertest.One[string](db, "SELECT string_agg(t::text, E'\n') FROM holdfast.tasks t WHERE tenant = 'b'"))
 	require.Equal(t, []string{mine}, column(own.get("/tasks").list("tasks"), "id"))
+	all := as(t, r, db.Keys(store.APIKey{Scopes: []string{"admin:view", "admin:all"}}, "root")[0])
+	require.ElementsMatch(t, []string{mine, foreign}, column(all.get("/tasks").list("tasks"), "id"))
 	require.Empty(t, own.get("/tasks?tenant=b").list("tasks"))
 	require.Contains(t, string(own.get("/tasks/counts").Body), `"input-required":1`)
 	require.Equal(t, []string{mine}, column(own.get("/webhooks").list("webhooks"), "id"))

@@ -95,14 +95,13 @@ func (c *access) admits() telemetry.Admit {
 	switch c.cfg.AdminAccess() {
 	case config.AdminAsks:
 		gate := &auth.Gate{Schemes: c.cfg.Admin.Schemes, Scope: c.cfg.Admin.Scope}
-		all := &auth.Gate{Schemes: c.cfg.Admin.Schemes, Scope: c.cfg.Admin.AllTenantsScope}
 		return func(r *http.Request) error {
 			id := c.admin.Authenticate(r.Context(), rpc.Shown(r))
-			if _, err := c.admin.Admit(id, gate); err != nil {
-				return err
+			caller, err := c.admin.Admit(id, gate)
+			if err == nil && c.bound(&caller) {
+				// All pages but the admin API show all tenants.
+				err = task.Errorf(task.Forbidden, "operators of one tenant may not see what belongs to the whole server (admin.all_tenants_scope)")
 			}
-			// All pages but the admin API show all tenants.
-			_, err := c.admin.Admit(id, all)
 			return err
 		}
 	case config.AdminOpen:
@@ -145,7 +144,7 @@ func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 	if err != nil {
 		return nil, err
 	}
-	who := &adminapi.Admitted{Bound: a.AllTenantsScope != "" && !caller.Has(a.AllTenantsScope)}
+	who := &adminapi.Admitted{Bound: c.bound(&caller)}
 	right, matched := c.rightOf(&caller)
 	if right == 0 {
 		_, err := c.admin.Admit(id, &auth.Gate{Schemes: schemes, Scope: a.ViewScope})
@@ -164,6 +163,14 @@ func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 		return func() { stop(); all() }
 	}
 	return who, nil
+}
+
+// bound reports whether an operator sees only the tenant of its credential.
+func (c *access) bound(caller *identity.Caller) bool {
+	if all := c.cfg.Admin.AllTenantsScope; all != "" {
+		return !caller.Has(all)
+	}
+	return caller.Tenant != ""
 }
 
 // rightOf returns what a caller may do as an operator, and the scope that says so; 0: nothing.

@@ -20,8 +20,8 @@ type Admin struct {
 	ViewScope       string `yaml:"view_scope"`
 	ActScope        string `yaml:"act_scope"`
 	AdministerScope string `yaml:"administer_scope"`
-	// AllTenantsScope is the scope of operators who see all tenants. An operator without it sees only its own tenant. Empty: all
-	// operators see all tenants.
+	// AllTenantsScope is the scope of operators who see all tenants. An operator without it sees only its own tenant. Empty:
+	// operators without a tenant see all of them.
 	AllTenantsScope string `yaml:"all_tenants_scope"`
 	// PublicURL is the address at which browsers reach the admin address, if it is not that in admin_listen.
 	PublicURL string     `yaml:"public_url" env:"HOLDFAST_ADMIN_PUBLIC_URL"`
