@@ -117,7 +117,7 @@ func (w *Watcher) isSource(path string) bool {
 	return !w.skips(path)
 }
 
-// skips reports whether a path is none of the author's.
+// skips reports whether a path does not count, as it belongs to no source.
 func (w *Watcher) skips(path string) bool {
 	name := filepath.Base(path)
 	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || slices.Contains(ignored, name) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"fmt"
 	"net"
@@ -19,6 +20,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
@@ -215,6 +220,16 @@ func TestDatabaseFaults(t *testing.T) {
 				"workers": {Status: Warn, Detail: "1 processes do not renew their lease: test/1 (for 1m3"},
 				"runs":    {Status: Warn, Detail: "1 tasks have a run on a dead process"},
 			},
+		},
+		"a remote worker": {
+			begin: func(w world) { create(w.t, w.s, "demo") },
+			sql:   "UPDATE holdfast.task_queue SET worker_id = gen_random_uuid(), lease_until = now() + interval '30s'",
+			want:  map[string]Finding{"runs": {Status: OK, Detail: "every run has a live worker"}, "workers": {Status: Warn, Detail: ""}},
+		},
+		"a remote worker that is gone": {
+			begin: func(w world) { create(w.t, w.s, "demo") },
+			sql:   "UPDATE holdfast.task_queue SET worker_id = gen_random_uuid(), lease_until = now() - interval '1s'",
+			want:  map[string]Finding{"runs": {Status: Warn, Detail: "1 tasks have a run on a dead process"}, "workers": {Status: Warn, Detail: ""}},
 		},
 		"tasks without workers": {
 			begin: func(w world) { create(w.t, w.s, "demo"); create(w.t, w.s, "forgotten") },
@@ -499,6 +514,24 @@ func TestHTTPAgentsOfOtherKinds(t *testing.T) {
 		}
 		r.is(t, "agent "+path, status, want)
 	}
+}
+
+func TestServersWithTLSAreNoStrangers(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"name":"shop"}`)) }))
+	t.Cleanup(server.Close)
+	serving := health.NewServer()
+	serving.SetServingStatus("lf.a2a.v1.A2AService", grpc_health_v1.HealthCheckResponse_SERVING)
+	l := storetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	over := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: server.TLS.Certificates, MinVersion: tls.VersionTLS12})))
+	grpc_health_v1.RegisterHealthServer(over, serving)
+	go func() { _ = over.Serve(l) }()
+	t.Cleanup(over.Stop)
+	cfg := configuration(t, "postgres://u@127.0.0.1:1/x")
+	cfg.Listen, cfg.GRPCListen, cfg.TLS.CertFile = server.Listener.Addr().String(), l.Addr().String(), "server.pem"
+	r := examine(t, Options{Config: cfg})
+	r.is(t, "listen", OK, "its agent is shop")
+	r.is(t, "grpc_listen", OK, "serving")
 }
 
 func TestSurroundings(t *testing.T) {

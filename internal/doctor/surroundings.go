@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
@@ -84,7 +85,11 @@ func (e *examination) listen(ctx context.Context) ([]Finding, error) {
 	if !e.Config.HasRole(config.RoleAPI) {
 		return oks("not needed: this replica serves no clients"), nil
 	}
-	return address(ctx, e.Config.Listen, func(base string) (findings, error) {
+	return address(ctx, e.Config.Listen, func(addr string) (findings, error) {
+		base := "http://" + addr
+		if e.Config.TLS.Enabled() {
+			base = "https://" + addr
+		}
 		var card struct{ Name string }
 		if err := getJSON(ctx, base+"/.well-known/agent-card.json", &card); err != nil || card.Name == "" {
 			return nil, errors.New("the program there has no agent card")
@@ -97,8 +102,12 @@ func (e *examination) grpcListen(ctx context.Context) ([]Finding, error) {
 	if !e.Config.ServesGRPC() {
 		return oks("not needed: this replica does not serve gRPC"), nil
 	}
-	return address(ctx, e.Config.GRPCListen, func(base string) (findings, error) {
-		conn, err := grpc.NewClient(strings.TrimPrefix(base, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return address(ctx, e.Config.GRPCListen, func(addr string) (findings, error) {
+		secrecy := insecure.NewCredentials()
+		if e.Config.TLS.Enabled() {
+			secrecy = credentials.NewTLS(ownTLS)
+		}
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(secrecy))
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +196,7 @@ func (e *examination) operators(context.Context) ([]Finding, error) {
 }
 
 // address checks that a listen address is free, or that served recognizes its server.
-func address(ctx context.Context, addr string, served func(base string) (findings, error)) ([]Finding, error) {
+func address(ctx context.Context, addr string, served func(addr string) (findings, error)) ([]Finding, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err == nil {
 		_ = l.Close()
@@ -196,7 +205,7 @@ func address(ctx context.Context, addr string, served func(base string) (finding
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fails("%v", err).advise("choose another address: a server cannot listen here"), nil
 	}
-	found, err := served("http://" + config.ReachableAddr(addr))
+	found, err := served(config.ReachableAddr(addr))
 	if err != nil {
 		return fails("%s is taken: %v", addr, err).advise("stop the program that listens there, or choose another address"), nil
 	}
@@ -222,9 +231,11 @@ var direct = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
+var ownTLS = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see own
+
 // own calls the server at its listen address, which its certificate need not cover. It sends no credential.
 var own = &http.Client{
-	Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // see above
+	Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: ownTLS},
 	CheckRedirect: direct.CheckRedirect,
 }
 

@@ -179,7 +179,8 @@ func (d *database) runs(ctx context.Context) ([]Finding, error) {
 	var example *string
 	err := d.pool.QueryRow(ctx, `SELECT
 		(SELECT count(*)::int FROM holdfast.task_queue q WHERE q.worker_id IS NOT NULL
-		   AND NOT EXISTS (SELECT FROM holdfast.workers w WHERE w.id = q.worker_id AND w.lease_until >= now())),
+		   AND CASE WHEN q.lease_until IS NOT NULL THEN q.lease_until < now() -- of a remote worker
+		            ELSE NOT EXISTS (SELECT FROM holdfast.workers w WHERE w.id = q.worker_id AND w.lease_until >= now()) END),
 		l.n::int, l.example FROM (SELECT count(*) AS n, min(t.id::text) AS example FROM holdfast.tasks t
 		 WHERE t.state < 3 AND NOT EXISTS (SELECT FROM holdfast.task_queue q WHERE q.id = t.id)) l`).Scan(&orphans, &lost, &example)
 	if err != nil {

@@ -193,6 +193,14 @@ func TestAmbiguousHeaders(t *testing.T) {
 		"X-Original-URL":               {call("/agents/other", "X-Original-URL: /agents/demo", "X-Rewrite-URL: /agents/demo"), 200, `"id":"other"`},
 		"headers that are too many":    {call("/", strings.Repeat("X-Y: z\r\n", 12000)+"X: y"), 431, ""},
 		"a body that is said to be gz": {call("/", "Content-Encoding: gzip"), 200, `"result"`},
+		"a body that is gz": {
+			"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00",
+			415, "Content-Encoding: the body must not be compressed",
+		},
+		"a body of HTTP+JSON that is gz": {
+			"POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00",
+			415, "Content-Encoding: the body must not be compressed",
+		},
 	} {
 		resp := raw(t, addr, tt.request)
 		require.NotNil(t, resp, name)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
@@ -544,4 +545,20 @@ const setAPIRole = "SELECT set_config('role', holdfast.api_role(), false)"
 // become makes a session run as a caller, as callers' statements do.
 func become(o asker) string {
 	return "SELECT set_config('role', holdfast.api_role(), false), set_config('holdfast.caller', '" + strings.ReplaceAll(o.of(new(Store)).assumption(), "'", "''") + "', false);"
+}
+
+// A restored database with another name has no role for callers, and servers that own nothing cannot make it.
+func TestMigrateMakesTheRoleOfCallers(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	conn := storetest.Connect(t, db.URL)
+	role := pgx.Identifier{db.APIRole()}.Sanitize()
+	for _, sql := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
+		storetest.Must(conn.Exec(t.Context(), sql))(t)
+	}
+	pool := storetest.Must(pgxpool.New(t.Context(), db.URL))(t)
+	t.Cleanup(pool.Close)
+	require.Contains(t, storetest.Must(CheckRowSecurity(t.Context(), pool))(t), "does not exist")
+	require.NoError(t, schema.Migrate(t.Context(), db.URL, slog.New(slog.DiscardHandler)))
+	require.Empty(t, storetest.Must(CheckRowSecurity(t.Context(), pool))(t))
 }

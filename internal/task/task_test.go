@@ -242,6 +242,22 @@ func TestArtifacts(t *testing.T) {
 	require.Equal(t, task.Seq(8), got.LastSeq)
 }
 
+func TestDecodeBase64(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "aGVsbG8h": "hello!", "aGVsbG8=": "hello", "aGVsbG8": "hello", "aGVs\nbG8=\r\n": "hello", "aGVsbG8=\n": "hello", "aGVsbA=\n=\n": "hell",
+		"aGVsbG8h\n": "hello!", "_-8=": "\xff\xef", "/+8=": "\xff\xef", "_-8": "\xff\xef",
+	} {
+		got, ok := task.DecodeBase64([]byte(text))
+		require.True(t, ok, "%q", text)
+		require.Equal(t, want, string(got), "%q", text)
+	}
+	for _, text := range []string{"a", "aGVsbG8===", "aGVs bG8=", "aGVsbG8=x", "_+8=", "ü"} {
+		_, ok := task.DecodeBase64([]byte(text))
+		require.False(t, ok, "%q", text)
+	}
+}
+
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{

@@ -142,9 +142,9 @@ func (p *part) task() (task.Part, *Malformed) {
 		contents++
 	}
 	if p.Raw != nil {
-		raw, err := base64.StdEncoding.Strict().DecodeString(*p.Raw)
-		if err != nil {
-			return task.Part{}, malformed("raw", "must be base64, standard alphabet with padding")
+		raw, ok := task.DecodeBase64([]byte(*p.Raw))
+		if !ok {
+			return task.Part{}, malformed("raw", "must be base64")
 		}
 		out.Kind, out.Raw = task.PartRaw, raw
 		contents++

@@ -37,7 +37,7 @@ func (l Limits) OrDefaults() Limits {
 
 // Fault says why a body was not read.
 type Fault struct {
-	Status int // HTTP status: 413, 408, 400 when the client broke off, or 0 with Err
+	Status int // HTTP status: 413, 415, 408, 400 when the client broke off, or 0 with Err
 	Msg    string
 	Err    error // the server has no memory for the body now
 }
@@ -63,6 +63,10 @@ func (l Limits) Read(w http.ResponseWriter, r *http.Request, account *memory.Acc
 		// The answer may be a stream that lives for hours. The server reads nothing during that
 		// time.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+		if coding := r.Header.Get("Content-Encoding"); coding != "" && len(content) > 0 && !strings.ContainsRune("{[ \t\r\n", rune(content[0])) {
+			w.Header().Set("Accept-Encoding", "identity") // RFC 9110, 15.5.16
+			return nil, &Fault{Status: http.StatusUnsupportedMediaType, Msg: "Content-Encoding: the body must not be compressed"}
+		}
 		return content, nil
 	}
 	var large *http.MaxBytesError

@@ -154,7 +154,7 @@ func (x *exchange) read() ([]byte, bool) {
 	case http.StatusRequestEntityTooLarge:
 		x.b.Operations.Limited(&x.Request, dispatch.LimitBody)
 		x.status(bad.Status, codeInvalidRequest, "Request too large: "+bad.Msg)
-	case http.StatusRequestTimeout:
+	case http.StatusRequestTimeout, http.StatusUnsupportedMediaType:
 		x.status(bad.Status, codeInvalidRequest, "Request payload validation error: "+bad.Msg)
 	default:
 		x.refuse(codeParse, "Invalid JSON payload: "+bad.Msg)

@@ -119,6 +119,8 @@ func (x *exchange) unread(bad *body.Fault) {
 		x.b.Operations.Limited(&x.Request, dispatch.LimitBody)
 		row := x.faults().Row(task.TooLarge)
 		x.refuse(bad.Status, row.Reason, fault.StatusName(row.GRPC), row.Code, row.Message+": "+bad.Msg)
+	case http.StatusUnsupportedMediaType:
+		x.refuse(bad.Status, "INVALID_REQUEST", "INVALID_ARGUMENT", codeInvalidRequest, "Request payload validation error: "+bad.Msg)
 	case http.StatusRequestTimeout:
 		x.refuse(bad.Status, "INVALID_REQUEST", "DEADLINE_EXCEEDED", codeInvalidRequest, "Request payload validation error: "+bad.Msg)
 	default:

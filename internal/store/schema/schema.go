@@ -3,6 +3,7 @@ package schema
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -146,14 +147,35 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 			log.Info("schema step applied", "step", step.Source.Path, "took", step.Duration)
 		}
 		if err == nil {
-			// New tables need grants for the roles of servers that this owner has admitted.
-			_, err = db.ExecContext(ctx, "SELECT holdfast.admit_servers()")
+			err = admit(ctx, db)
 		}
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
 		return nil
 	})
+}
+
+// admit gives the roles of callers and servers their grants.
+func admit(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, statement := range []string{
+		"SELECT pg_advisory_xact_lock(hashtext('holdfast.admit'))",
+		// New tables need grants for the roles of servers that this owner has admitted.
+		"SELECT holdfast.admit_servers()",
+		// A database with another name needs another role of callers. Servers that own nothing cannot make it.
+		`SELECT holdfast.admit_callers() FROM holdfast.api_role() api(name) LEFT JOIN pg_roles r ON r.rolname = api.name
+		  WHERE r.oid IS NULL OR NOT has_table_privilege(r.oid, 'holdfast.tasks', 'SELECT')`,
+	} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
 }
 
 // Admit lets servers with this database role use the schema: the role then reads and writes rows, and needs to own

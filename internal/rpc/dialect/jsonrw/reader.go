@@ -4,7 +4,6 @@ package jsonrw
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -303,7 +302,7 @@ func (r *Reader) Count() int {
 	return int(min(f, math.MaxInt32))
 }
 
-// Bytes reads a base64 string in either alphabet, with or without padding.
+// Bytes reads a base64 string (task.DecodeBase64).
 func (r *Reader) Bytes() []byte {
 	if !r.expect(jsontext.KindString, "must be a base64 string") {
 		return nil
@@ -313,18 +312,11 @@ func (r *Reader) Bytes() []byte {
 		return nil
 	}
 	r.scratch = r.unquote(r.scratch[:0], raw)
-	text := bytes.TrimRight(r.scratch, "=")
-	encoding := base64.RawStdEncoding
-	if bytes.ContainsAny(text, "-_") {
-		encoding = base64.RawURLEncoding
-	}
-	out := make([]byte, encoding.DecodedLen(len(text)))
-	n, err := encoding.Decode(out, text)
-	if err != nil || len(r.scratch)-len(text) > 2 {
+	out, ok := task.DecodeBase64(r.scratch)
+	if !ok {
 		r.Fail("is not base64")
-		return nil
 	}
-	return out[:n]
+	return out
 }
 
 // Raw reads any value and returns it compacted, otherwise unchanged.
