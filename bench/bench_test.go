@@ -13,7 +13,6 @@ func BenchmarkRawSSE(b *testing.B)    { rawSSE(b) }
 
 func BenchmarkLatency(b *testing.B) { latency(b) }
 func BenchmarkFanOut(b *testing.B)  { fanOut(b) }
-func BenchmarkReads(b *testing.B)   { reads(b) }
 
 func BenchmarkBlocking(b *testing.B) { blocking(b) }
 func BenchmarkPoll(b *testing.B)     { poll(b) }

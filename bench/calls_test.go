@@ -10,17 +10,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// repeat makes n calls over the given number of connections. It returns the total time, and the sorted times of the
-// calls.
-func repeat(b *testing.B, target *load.Target, conns, n int, call func(*load.Conn) error) (time.Duration, []time.Duration) {
-	b.Helper()
-	all := make([]*load.Conn, conns)
-	for i := range all {
-		all[i] = dial(b, target)
-	}
-	return spread(b, n, all, call)
-}
-
 // spread shares n calls among workers.
 func spread[W any](b *testing.B, n int, workers []W, call func(W) error) (time.Duration, []time.Duration) {
 	b.Helper()
@@ -62,25 +51,15 @@ func dial(b *testing.B, target *load.Target) *load.Conn {
 	return c
 }
 
-// newTask creates a task, waits for its end and returns its id.
-func newTask(b *testing.B, target *load.Target, text string) string {
-	b.Helper()
-	o := ask(b, target, text, true)
-	if o.State != "completed" {
-		b.Fatalf("%s: the task is in state %s", text, o.State)
-	}
-	return o.TaskID
-}
-
 // ask sends a message.
-func ask(b *testing.B, target *load.Target, text string, wait bool) load.Outcome {
+func ask(b *testing.B, target *load.Target, text string) load.Outcome {
 	b.Helper()
 	c, err := target.Dial(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	body, err := c.Call(target.Request("message/send", load.Message("m-1", text, wait), ""))
+	body, err := c.Call(target.Request("message/send", load.Message("m-1", text, false), ""))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -29,7 +29,6 @@ const (
 type cluster struct {
 	dbURL    string
 	db       *pgx.Conn
-	config   string
 	replicas []*replica
 }
 
@@ -58,42 +57,26 @@ agents:
 // newCluster starts a replica for each of the roles and warms them up. They end with b.
 func newCluster(b *testing.B, roles ...string) *cluster {
 	b.Helper()
-	return newClusterWith(b, config, roles...)
-}
-
-func newClusterWith(b *testing.B, config string, roles ...string) *cluster {
-	b.Helper()
-	c := startOn(b, newDatabase(b), config, roles...)
+	c := &cluster{dbURL: newDatabase(b)}
+	for _, r := range roles {
+		c.replicas = append(c.replicas, c.start(b, r))
+	}
+	c.db = connect(b, c.dbURL)
 	for i, r := range c.replicas {
 		if strings.HasPrefix(roles[i], apiOnly) {
-			warmUp(b, r.target)
+			t := []*load.Target{r.target}
+			measure(b, load.Options{Targets: t, Mode: load.Blocking, Text: "echo:hello", InFlight: 8, Count: 200})
+			measure(b, load.Options{Targets: t, Mode: load.Stream, Text: "chunks=100 size=256", InFlight: 2, Count: 4})
 		}
 	}
 	settle(b)
 	return c
 }
 
-// startOn does not warm the replicas up.
-func startOn(b *testing.B, dbURL, config string, roles ...string) *cluster {
-	b.Helper()
-	c := &cluster{dbURL: dbURL, config: config}
-	for _, r := range roles {
-		c.replicas = append(c.replicas, c.start(b, r))
-	}
-	c.db = connect(b, c.dbURL)
-	return c
-}
-
-func warmUp(b *testing.B, t *load.Target) {
-	b.Helper()
-	measure(b, load.Options{Targets: []*load.Target{t}, Mode: load.Blocking, Text: "echo:hello", InFlight: 8, Count: 200})
-	measure(b, load.Options{Targets: []*load.Target{t}, Mode: load.Stream, Text: "chunks=100 size=256", InFlight: 2, Count: 4})
-}
-
 func (c *cluster) start(b *testing.B, roles string) *replica {
 	b.Helper()
 	const any = "127.0.0.1:0"
-	r := &replica{Replica: clustertest.Start(b, clustertest.Options{Name: roles, DB: c.dbURL, Config: c.config, Env: []string{
+	r := &replica{Replica: clustertest.Start(b, clustertest.Options{Name: roles, DB: c.dbURL, Config: config, Env: []string{
 		"HOLDFAST_LISTEN=" + any, "HOLDFAST_ADMIN_LISTEN=" + any, "HOLDFAST_GRPC_LISTEN=" + any, "HOLDFAST_ROLES=" + roles,
 		"HOLDFAST_LOG_LEVEL=info", "HOLDFAST_SECRET_KEYS=" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 	}})}

@@ -70,7 +70,7 @@ func lagsOf(b *testing.B, c *cluster, reader, runs, chunks int, delay time.Durat
 		wg.Go(func() {
 			// Spread the tasks over each pause.
 			time.Sleep(delay * time.Duration(n) / time.Duration(runs))
-			id := ask(b, c.replicas[0].target, fmt.Sprintf("chunks=%d size=64 delay=%s", chunks, delay), false).TaskID
+			id := ask(b, c.replicas[0].target, fmt.Sprintf("chunks=%d size=64 delay=%s", chunks, delay)).TaskID
 			err := watch(b.Context(), c.replicas[reader].target, id, func() {}, func(at time.Time) {
 				lag := time.Since(at)
 				mu.Lock()
@@ -138,8 +138,8 @@ func fanOut(b *testing.B) {
 // fanOutOnce has readers on all targets of one task, and returns the latency of each chunk for each reader.
 func fanOutOnce(b *testing.B, serial []*load.Target, text string, readers int) (lags []time.Duration, took time.Duration) {
 	b.Helper()
-	before := ask(b, serial[0], "hold", false).TaskID
-	id := ask(b, serial[0], text, false).TaskID
+	before := ask(b, serial[0], "hold").TaskID
+	id := ask(b, serial[0], text).TaskID
 	var joined, left sync.WaitGroup
 	joined.Add(readers)
 	var mu sync.Mutex
