@@ -174,6 +174,4 @@ func quantiles(b *testing.B, sorted []time.Duration) {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-func chunks(n int) string { return chunksOf(n, 256) }
-
 func chunksOf(n, size int) string { return fmt.Sprintf("chunks=%d size=%d", n, size) }

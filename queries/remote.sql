@@ -242,8 +242,11 @@ UPDATE holdfast.remote_workers SET left_at = now()
  WHERE id = ANY(ARRAY(SELECT w.id FROM holdfast.remote_workers w WHERE w.id = ANY(@ids::uuid[]) AND w.replica = @replica::text ORDER BY w.id FOR UPDATE));
 
 -- name: RemoteRetired :many
--- The workers that an operator has retired since. Index remote_workers_retired.
-SELECT id FROM holdfast.remote_workers WHERE retired_at > now() - @within::interval;
+-- The workers that an operator has retired since, and those that a replica took for gone since: they were seen a little before.
+-- Indexes remote_workers_retired, remote_workers_seen.
+SELECT id, true AS retired FROM holdfast.remote_workers WHERE retired_at > now() - @within::interval
+ UNION ALL
+SELECT id, false FROM holdfast.remote_workers WHERE last_seen > now() - @seen::interval AND left_at > now() - @within::interval;
 
 -- name: RemoteRetire :many
 -- Retires one worker, or all of a version that were seen lately. Those that are retired already stay so.

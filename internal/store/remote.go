@@ -263,17 +263,17 @@ func (s *Store) SeenRemote(ctx context.Context, replica string, workers []Remote
 	return retired, translate("record remote workers", err)
 }
 
-// RetiredRemote returns the workers that an operator has retired within this time.
-func (s *Store) RetiredRemote(ctx context.Context, within time.Duration) ([]task.ID, error) {
-	rows, err := s.q.RemoteRetired(ctx, s.hot, within)
-	if err != nil {
-		return nil, translate("retired workers", err)
+// RetiredRemote returns the workers that an operator has retired within this time, and those that a replica took for gone.
+func (s *Store) RetiredRemote(ctx context.Context, within time.Duration) (retired, gone []task.ID, err error) {
+	rows, err := s.q.RemoteRetired(ctx, s.hot, dbsqlc.RemoteRetiredParams{Within: within, Seen: within + 2*time.Minute})
+	for _, r := range rows {
+		if r.Retired {
+			retired = append(retired, task.ID(r.ID))
+		} else {
+			gone = append(gone, task.ID(r.ID))
+		}
 	}
-	out := make([]task.ID, len(rows))
-	for i, id := range rows {
-		out[i] = task.ID(id)
-	}
-	return out, nil
+	return retired, gone, translate("retired workers", err)
 }
 
 // RetireRemote tells a worker, or the connected ones of a version, to claim no more. It returns them. Errors: task.NotFound if

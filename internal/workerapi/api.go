@@ -52,7 +52,7 @@ type Store interface {
 	PartRemote(ctx context.Context, replica string, workers []task.ID, runs []store.Renewal) ([]store.Rescued, error)
 	LookRemote(ctx context.Context, agents map[string]store.RemoteLimits) ([]store.Overdue, error)
 	SeenRemote(ctx context.Context, replica string, workers []store.RemoteWorker) (retired []task.ID, err error)
-	RetiredRemote(ctx context.Context, within time.Duration) ([]task.ID, error)
+	RetiredRemote(ctx context.Context, within time.Duration) (retired, gone []task.ID, err error)
 	AbsentRemote(ctx context.Context, process task.ID, agents []string) (map[string]time.Duration, error)
 	ForgetRemote(ctx context.Context, age time.Duration) (more bool, err error)
 	Began(ctx context.Context, agents []string) (locked []string, err error)
@@ -212,8 +212,9 @@ func (a *API) record(ctx context.Context) (freed int, err error) {
 		a.registry.retire(retired)
 		errs = append(errs, err)
 	}
-	retired, err := a.o.Store.RetiredRemote(ctx, forgetAfter)
+	retired, gone, err := a.o.Store.RetiredRemote(ctx, forgetAfter)
 	a.registry.retire(retired)
+	a.registry.here(gone, now)
 	return freed, errors.Join(append(errs, err)...)
 }
 

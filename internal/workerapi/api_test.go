@@ -710,6 +710,8 @@ func TestBrokenConnectionOfALivingWorker(t *testing.T) {
 		return waittest.Unless(w.replicas[0].api.Parted(task.ID(uuid.MustParse(one.ID()))), "not yet")
 	})
 	require.Empty(t, elsewhere.Beat(t, 0, run.ID).Runs, "it is not lost")
+	w.look() // the other replica notices, and says so with the next look
+	w.look()
 	require.Contains(t, w.connected(), one.ID())
 	doc := run.Read(t)
 	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended)

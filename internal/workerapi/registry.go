@@ -104,6 +104,18 @@ func (r *registry) renewed(w *worker, named []store.LentRun, runs []store.Renewa
 	w.lent = lent
 }
 
+// here has those of the workers recorded again that this replica has heard of lately: another one took them for gone, because
+// its own connection to them broke.
+func (r *registry) here(gone []task.ID, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range gone {
+		if w := r.all[id]; w != nil && !w.gone && !w.broken && (w.open > 0 || now.Sub(w.seen) < goneAfter) {
+			w.changed = true
+		}
+	}
+}
+
 // broke notes that connections of workers have broken.
 func (r *registry) broke(workers ...*worker) {
 	r.mu.Lock()

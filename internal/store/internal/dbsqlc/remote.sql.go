@@ -659,23 +659,36 @@ func (q *Queries) RemoteRetire(ctx context.Context, db DBTX, arg RemoteRetirePar
 }
 
 const remoteRetired = `-- name: RemoteRetired :many
-SELECT id FROM holdfast.remote_workers WHERE retired_at > now() - $1::interval
+SELECT id, true AS retired FROM holdfast.remote_workers WHERE retired_at > now() - $1::interval
+ UNION ALL
+SELECT id, false FROM holdfast.remote_workers WHERE last_seen > now() - $2::interval AND left_at > now() - $1::interval
 `
 
-// The workers that an operator has retired since. Index remote_workers_retired.
-func (q *Queries) RemoteRetired(ctx context.Context, db DBTX, within time.Duration) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, remoteRetired, within)
+type RemoteRetiredParams struct {
+	Within time.Duration
+	Seen   time.Duration
+}
+
+type RemoteRetiredRow struct {
+	ID      uuid.UUID
+	Retired bool
+}
+
+// The workers that an operator has retired since, and those that a replica took for gone since: they were seen a little before.
+// Indexes remote_workers_retired, remote_workers_seen.
+func (q *Queries) RemoteRetired(ctx context.Context, db DBTX, arg RemoteRetiredParams) ([]RemoteRetiredRow, error) {
+	rows, err := db.Query(ctx, remoteRetired, arg.Within, arg.Seen)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []uuid.UUID
+	var items []RemoteRetiredRow
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var i RemoteRetiredRow
+		if err := rows.Scan(&i.ID, &i.Retired); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
