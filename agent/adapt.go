@@ -110,8 +110,7 @@ func (e *emitter) chunk(ctx context.Context, c Chunk) error {
 	if err != nil {
 		return err
 	}
-	err = e.out.Artifact(ctx, executor.Chunk{Artifact: a, Append: c.Append, Last: c.Last, Metadata: c.EventMetadata})
-	return err
+	return e.out.Artifact(ctx, executor.Chunk{Artifact: a, Append: c.Append, Last: c.Last, Metadata: c.EventMetadata})
 }
 
 func (e *emitter) Checkpoint(ctx context.Context, v any) error {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -207,13 +206,9 @@ func (r *run) release() {
 	if gone {
 		return
 	}
-	body := encode(struct {
-		Worker identity `json:"worker"`
-		Runs   []string `json:"runs"`
-	}{r.w.identity, []string{r.id}})
 	var pause backoff
 	for r.w.last.Err() == nil {
-		err := r.w.client.do(r.w.last, &exchange{method: http.MethodPost, path: workerAPI + "/release", body: body})
+		err := r.w.release(r.w.last, []string{r.id}, false)
 		if err == nil {
 			return
 		}

@@ -141,14 +141,19 @@ func Run(ctx, hurry context.Context, o Options) error {
 func (w *Worker) part(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
+	if err := w.release(ctx, []string{}, true); err != nil {
+		w.log.Debug("could not tell the server that this worker is gone", "error", err)
+	}
+}
+
+// release gives runs back. leaves says that it is the last request.
+func (w *Worker) release(ctx context.Context, runs []string, leaves bool) error {
 	body := encode(struct {
 		Worker identity `json:"worker"`
 		Runs   []string `json:"runs"`
-		Leaves bool     `json:"leaves"`
-	}{w.identity, []string{}, true})
-	if err := w.client.do(ctx, &exchange{method: http.MethodPost, path: workerAPI + "/release", body: body}); err != nil {
-		w.log.Debug("could not tell the server that this worker is gone", "error", err)
-	}
+		Leaves bool     `json:"leaves,omitzero"`
+	}{w.identity, runs, leaves})
+	return w.client.do(ctx, &exchange{method: http.MethodPost, path: workerAPI + "/release", body: body})
 }
 
 // end waits for the runs.

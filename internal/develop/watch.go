@@ -109,12 +109,9 @@ func (w *Watcher) tooMany() {
 	}
 }
 
-// isSource reports whether the file of a path is a source, or the program.
+// isSource reports whether the file of a path that counts is a source, or the program.
 func (w *Watcher) isSource(path string) bool {
-	if !slices.Contains(sources, strings.ToLower(filepath.Ext(path))) && !slices.Contains(w.also, path) {
-		return false
-	}
-	return !w.skips(path)
+	return slices.Contains(sources, strings.ToLower(filepath.Ext(path))) || slices.Contains(w.also, path)
 }
 
 // skips reports whether a path does not count, as it belongs to no source.
@@ -229,7 +226,7 @@ func (w *Watcher) source(dir string) (found string) {
 			return nil //nolint:nilerr // it was removed meanwhile
 		case w.skips(path) && entry.IsDir():
 			return filepath.SkipDir
-		case !entry.IsDir() && w.isSource(path):
+		case !entry.IsDir() && w.isSource(path) && !w.skips(path):
 			found = path
 			return filepath.SkipAll
 		}

@@ -27,15 +27,10 @@ type growth struct {
 
 // place completes a chunk that grows, or whose artifact has no id.
 func (e *emitter) place(ctx context.Context, c *executor.Chunk) error {
-	g := &e.growth
-	if c.Artifact.ID == "" {
-		if err := e.number(ctx, &c.Artifact); err != nil || !c.Grows {
-			return err
-		}
-	}
 	if !c.Grows {
-		return nil
+		return e.number(ctx, &c.Artifact)
 	}
+	g := &e.growth
 	c.Artifact.ID = e.cleanText(c.Artifact.ID)
 	id := c.Artifact.ID
 	begun, err := e.hasBegun(ctx, id)
