@@ -659,6 +659,9 @@ func (f *subscriber) connect(ctx context.Context) (*a2atest.Event, error) {
 	if f.last == 0 && f.message != nil {
 		body, header = a2atest.Request(f.d.Method(a2atest.Stream), f.message.params), []string{"Idempotency-Key", f.message.mark}
 	}
+	if f.d == a2atest.V01 {
+		header = append(header, "X-A2A-Extensions", a2atest.ResumeURI)
+	}
 	resp, err := f.post(ctx, body, header...)
 	if err != nil {
 		return nil, err

@@ -95,7 +95,11 @@ func (p *Peer) TryBegin(w *Wire, op Op, a *Args) (*Reply, error) {
 		return p.beginGRPC(ctx, cancel, w, op, a)
 	}
 	verb, path, body := w.web(op, a)
-	resp, err := do(ctx, http.DefaultClient, verb, p.URL+path, body, w.header(a)) //nolint:bodyclose // Close does
+	header := w.header(a)
+	if w == V01 && op.Streams() {
+		header = append(header, "X-A2A-Extensions", ResumeURI)
+	}
+	resp, err := do(ctx, http.DefaultClient, verb, p.URL+path, body, header) //nolint:bodyclose // Close does
 	if err != nil {
 		cancel()
 		return nil, err
@@ -137,7 +141,7 @@ func (w *Wire) header(a *Args) []string {
 	return append(out, a.Header...)
 }
 
-// ResumeURI is the extension that puts the ids of events into messages of gRPC.
+// ResumeURI is the extension that puts the ids of events into messages of gRPC, and gives those of 0.1 ids.
 const ResumeURI = "https://github.com/holdfast-a2a/holdfast/blob/main/docs/extensions/resume.md"
 
 func (p *Peer) beginGRPC(ctx context.Context, cancel func(), w *Wire, op Op, a *Args) (*Reply, error) {

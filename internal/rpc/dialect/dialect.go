@@ -110,6 +110,9 @@ type Traits struct {
 	// BriefNotifications says that the version also allows notifications with only the status of
 	// the task.
 	BriefNotifications bool
+	// IDsOnRequest says that events have ids only for clients that resume or name the extension: an official client of
+	// the version overlooks an event that does not begin with its data.
+	IDsOnRequest bool
 	// TokenHeaders are the headers that carry the token of a webhook's configuration. There may be
 	// several: a receiver written for one document knows only that document's name.
 	TokenHeaders []string

@@ -38,6 +38,7 @@ type Stream struct {
 	release func()
 	opened  bool // the client has seen the task, or an event of it
 	marks   bool // documents contain their ids
+	noIDs   bool // events have no ids
 	cut     bool // the server stopped before the stream had ended
 	// answered measures the first event of the agent; nil afterwards, and for a stream that only subscribes.
 	answered func()
@@ -85,7 +86,7 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 		o.opt.Observer.Resumed(r.Codec.Version())
 	}
 	opened = true
-	marks := r.Codec.Traits().Extensions && slices.Contains(r.active, ResumeURI)
+	traits, resumes := r.Codec.Traits(), slices.Contains(r.active, ResumeURI)
 	admission, agent, began := r.Admission, r.Agent, r.Began
 	var answered func()
 	if measure := o.opt.Observer.FirstEvent; measure != nil && r.Call.Op == engine.OpStream {
@@ -94,7 +95,8 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	r.Account.Stored() // a stream may live for hours, and needs no body
 	return &Stream{
 		answered: answered,
-		runner:   o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release, account: r.Account.Move(),
+		runner:   o, codec: r.Codec, op: r.Call.Op, st: st, release: release, account: r.Account.Move(),
+		marks: traits.Extensions && resumes, noIDs: traits.IDsOnRequest && !resumes && r.LastEventID == "",
 		watch: func(end func(error)) func() { return admission.Watch(agent, end) },
 	}, nil
 }
@@ -164,6 +166,9 @@ func (s *following) add(id []byte, status bool, document []byte) {
 		s.out.Name(s.names.Status)
 	default:
 		s.out.Name(s.names.Artifact)
+	}
+	if s.noIDs {
+		id = nil
 	}
 	s.out.Event(id, document)
 }

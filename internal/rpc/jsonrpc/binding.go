@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/overhttp"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Options configures a binding. A number that is 0 means its default.
@@ -169,15 +168,14 @@ func (x *exchange) decode(env *envelope) bool {
 		x.refuse(codeMethodNotFound, "Method not found: "+quoteMethod(env.method))
 		return false
 	}
-	if err != nil {
-		x.refuseVersion(choice.Codec, err)
-		return false
-	}
 	x.Codec, x.Ambiguous = choice.Codec, choice.Ambiguous
 	x.Method, x.Params = env.method, env.params
 	x.Op, _ = x.Codec.Operation(env.method)
-	if env.refused != nil {
-		x.Fail(&task.Error{Kind: task.Invalid, Msg: env.refused.Error()})
+	if err == nil {
+		err = env.refused
+	}
+	if err != nil {
+		x.Fail(err)
 		return false
 	}
 	if x.Call, err = x.Codec.Decode(x.Op, x.Params); err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -372,10 +373,6 @@ func TestErrorsOfEveryKind(t *testing.T) {
 	statuses := map[task.Kind]int{
 		task.Unauthenticated: 401, task.Forbidden: 403, task.RateLimited: 429, task.Unavailable: 503, task.TooLarge: 413,
 	}
-	onStream := map[task.Kind]bool{
-		task.Internal: true, task.LeaseLost: true, task.NotFound: true, task.NotCancelable: true, task.ContentType: true,
-		task.Terminal: true, task.Busy: true,
-	}
 	for kind := range task.Kind(task.KindCount) {
 		err := &task.Error{Kind: kind, Cause: errors.New("dial 10.0.0.1"), RetryAfter: 1500 * time.Millisecond}
 		s := serve(t, options{fake: fails(err)})
@@ -400,7 +397,7 @@ func TestErrorsOfEveryKind(t *testing.T) {
 				}
 				require.NotContains(t, string(a.body), "10.0.0.1", about)
 				content, retry := "application/json", ""
-				if op, _ := codec.Operation(method); op.Streams() && onStream[kind] {
+				if op, _ := codec.Operation(method); op.Streams() && status == http.StatusOK {
 					content = "text/event-stream"
 				}
 				if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
@@ -430,6 +427,16 @@ func TestErrorDetails(t *testing.T) {
 	require.Equal(t, -32602, a.Error.Code)
 	require.Equal(t, "pageSize", reasons(t, a)[1].FieldViolations[0].Field)
 	require.Equal(t, "must be a number from 1 to 100", reasons(t, a)[1].FieldViolations[0].Description)
+	for params, field := range map[string]string{
+		`{"message":{"messageId":"a","messageId":"b"}}`:                                  "message.messageId",
+		`{"message":{"parts":[{"text":"\u0000"}]}}`:                                      "message.parts[0].text",
+		`{"metadata":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`: "metadata.a" + strings.Repeat("[0]", strictjson.MaxDepth-3),
+	} {
+		a = s.post(t, request("1", "SendStreamingMessage", params))
+		require.Equal(t, -32602, a.Error.Code)
+		require.Equal(t, field, reasons(t, a)[1].FieldViolations[0].Field)
+		require.Equal(t, "text/event-stream", a.Header.Get("Content-Type"), "the Go client reads nothing else")
+	}
 }
 
 func TestInternalErrorIsLoggedOnceAndHidden(t *testing.T) {
@@ -627,7 +634,7 @@ func TestExtensions(t *testing.T) {
 	}
 }
 
-// Every version refuses the streams of an agent whose card declares none, as JSON. Sends are served.
+// Every version refuses the streams of an agent whose card declares none. Sends are served.
 func TestAgentWithoutStreams(t *testing.T) {
 	t.Parallel()
 	for version, code := range map[string]int{"0.1": -32006, "0.3": -32004, "1.0": -32004} {
@@ -640,7 +647,6 @@ func TestAgentWithoutStreams(t *testing.T) {
 			a := s.post(t, request("1", method, params), "A2A-Version", version)
 			require.NotNil(t, a.Error, "%s: %s", method, a.body)
 			require.Equal(t, code, a.Error.Code, method)
-			require.Equal(t, "application/json", a.Header.Get("Content-Type"))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/surrogate"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // The binding's own errors. No operation returns them.
@@ -72,12 +73,12 @@ func (env *envelope) judge(refused, unread error, maxDepth int) (*envelope, *rpc
 		return &envelope{id: nullID}, &rpcError{codeParse, "Invalid JSON payload: " + unread.Error()}
 	case strict != nil && !strict.InParams():
 		return env, &rpcError{codeInvalidRequest, "Request payload validation error: " + strict.Error()}
-	case tooDeep:
+	case tooDeep && env.method == "": // it comes after the params
 		return env, &rpcError{codeInvalidParams, "Invalid parameters: " + strict.Error()}
-	case unread != nil:
+	case unread != nil && !tooDeep:
 		return env, &rpcError{codeInvalidRequest, "Request payload validation error: " + unread.Error()}
 	}
-	env.refused = strict
+	env.refused = task.InvalidField(strings.TrimPrefix(strict.Path, "params."), "%s", strict.Msg)
 	return env, nil
 }
 

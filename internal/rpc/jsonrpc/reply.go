@@ -1,14 +1,12 @@
 package jsonrpc
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
@@ -45,15 +43,6 @@ func (x *exchange) refuse(code int, message string) { x.status(http.StatusOK, co
 func (x *exchange) status(status, code int, message string) {
 	x.observe(dispatch.Refused)
 	x.reply(status, `,"error":`, errorObject(code, task.Shown(message), nil))
-}
-
-// refuseVersion answers in the shape of the version that has the method.
-func (x *exchange) refuseVersion(c dialect.Codec, err error) {
-	x.observe(dispatch.Refused)
-	var e *task.Error
-	errors.As(err, &e)
-	code, message := c.Error(e)
-	x.reply(http.StatusOK, `,"error":`, errorObject(code, message, c.Details(e, fault.Incident{})))
 }
 
 // errorObject renders a JSON-RPC error.
@@ -101,29 +90,24 @@ func (x *exchange) Broken(err error, attrs ...any) {
 	x.tell(task.Internal, errorObject(code, message, c.Details(fatal, fault.Incident{ID: id})))
 }
 
-// tell sends an error to the client. If the request asked for a stream, failures of the task go to
-// the stream: clients of 0.2 and the Go client read nothing else.
+// tell sends an error to the client. If the request asked for a stream, it is an event of the stream:
+// clients of 0.1 and 0.2 and the Go client read nothing else there.
 func (x *exchange) tell(kind task.Kind, object []byte) {
 	row := fault.Base.Row(kind)
 	if x.Out == nil {
 		x.observe(row.Reason)
-		if !x.Op.Streams() || !ofTheTask[kind] {
-			status := http.StatusOK
-			if ofHTTP[kind] {
-				status = row.HTTP
-			}
-			x.reply(status, `,"error":`, object)
+		switch {
+		case ofHTTP[kind]:
+			x.reply(row.HTTP, `,"error":`, object)
+			return
+		case !x.Op.Streams():
+			x.reply(http.StatusOK, `,"error":`, object)
 			return
 		}
 		x.Out = sse.Start(x.W, x.b.WriteTimeout)
 	}
 	x.Out.Event(nil, []byte(envelopeHead), []byte(x.id), []byte(`,"error":`), object, tail)
 	_ = x.Out.Flush()
-}
-
-// ofTheTask marks the failures of a task; the others concern the request.
-var ofTheTask = [task.KindCount]bool{
-	task.NotFound: true, task.Terminal: true, task.Busy: true, task.ContentType: true, task.NotCancelable: true, task.Internal: true,
 }
 
 // ofHTTP marks the failures with an HTTP status of their own. They concern the connection or the

@@ -247,6 +247,15 @@ func in(version string, frames []string) []string {
 	return own
 }
 
+// withoutIDs is what a client of 0.1 reads: a client in JavaScript overlooks events that do not begin with their data.
+func withoutIDs(frames []string) []string {
+	var bare []string
+	for _, f := range frames {
+		bare = append(bare, "-"+strings.TrimLeft(f, "0123456789-"))
+	}
+	return bare
+}
+
 // TestSendStream shows what the stream of a message, and the stream of its repetition, has.
 func TestSendStream(t *testing.T) {
 	t.Parallel()
@@ -289,13 +298,16 @@ func TestSendStream(t *testing.T) {
 				open := func() *client {
 					return s.openAt(t, cmp.Or(tt.path, "/"), request, "Idempotency-Key", "k")
 				}
-				want := in(version, tt.want)
+				want, again := in(version, tt.want), tt.again[version]
 				if version == "0.1" && tt.name == "a bare message" { // it has none
-					want = tt.again[version]
+					want = again
 				}
 				c := open()
 				id := wait(t, s.created)
 				s.log.Add(id, tt.does[0])
+				if version == "0.1" {
+					want, again = withoutIDs(want), withoutIDs(again)
+				}
 				first := min(2, len(want))
 				c.expect(t, want[:first]...)
 				s.log.Add(id, tt.does[1:]...)
@@ -303,7 +315,7 @@ func TestSendStream(t *testing.T) {
 				c.ends(t)
 				if tt.again != nil {
 					c = open()
-					c.expect(t, tt.again[version]...)
+					c.expect(t, again...)
 					c.ends(t)
 				}
 				s.idle(t)
@@ -392,6 +404,9 @@ func TestSubscribe(t *testing.T) {
 				want := own
 				if own == nil {
 					want = in(version, tt.want)
+				}
+				if version == "0.1" && tt.last == "" {
+					want = withoutIDs(want)
 				}
 				s := serveStreams(t, options{})
 				id := s.log.Task(version, tt.before...)
@@ -539,8 +554,8 @@ func TestEventNames(t *testing.T) {
 	s := serveStreams(t, options{EventNames: true})
 	for version, want := range map[string][]string{
 		"0.1": {
-			"- task_status_update working", "3 task_artifact_update artifact x", "4 task_artifact_update artifact y",
-			"5 task_status_update completed final",
+			"- task_status_update working", "- task_artifact_update artifact x", "- task_artifact_update artifact y",
+			"- task_status_update completed final",
 		},
 		"0.3": {"3 task working", "4 artifact y", "5 completed final"},
 	} {

@@ -338,6 +338,7 @@ export function scenarios(sdk) {
     },
 
     async 'auth-card'() {
+      await verify(await (await fetch(new URL('.well-known/agent-card.json', `${job.locked}/`))).json());
       for (const { headers, accepted } of credentials) {
         const { locked, client, options } = await unlock(headers);
         assert.deepEqual(locked.skills.map((s) => s.id), ['open']);

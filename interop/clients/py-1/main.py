@@ -36,7 +36,9 @@ from a2a.types.a2a_pb2 import (
     TaskState,
 )
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
+from a2a.utils.signing import create_signature_verifier
 from google.protobuf.json_format import MessageToDict, Parse
+from jwt import PyJWK, PyJWKSet
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py-common"))
 from interop import (
@@ -385,8 +387,17 @@ async def auth(job: Job) -> None:
 
 async def auth_card(job: Job) -> None:
     job = job.unlocked()
+
+    def key(kid: str | None, jku: str | None) -> PyJWK:
+        """The keys are where the signature says."""
+        return PyJWKSet.from_dict(httpx.get(str(jku)).json())[str(kid)]
+
+    verify = create_signature_verifier(key, ["ES256"])
     async with httpx.AsyncClient() as http:
-        public = await A2ACardResolver(http, job.a).get_agent_card()
+        for version in ("1.0", "0.3", ""):
+            resolver = A2ACardResolver(http, job.a)
+            headers = {"headers": {"A2A-Version": version}} if version else {}
+            public = await resolver.get_agent_card(http_kwargs=headers, signature_verifier=verify)
     equal([s.id for s in public.skills], ["open"], "public skills")
     store = InMemoryContextCredentialStore()
     for scheme, credential, accepted in job.credentials():

@@ -69,11 +69,9 @@ func Strict(c *Card, interfaces []Interface, sign Sign) ([]byte, error) {
 	if err != nil || sign == nil {
 		return unsigned, err
 	}
-	signature, err := sign(unsigned)
-	if err != nil {
+	if document.Signatures, err = sign(unsigned); err != nil {
 		return nil, err
 	}
-	document.Signatures = []Signature{*signature}
 	return marshal(document)
 }
 

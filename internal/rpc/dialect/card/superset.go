@@ -24,9 +24,9 @@ type supersetCapabilities struct {
 	StateTransitionHistory bool `json:"stateTransitionHistory,omitzero"`
 }
 
-// Superset renders the card for clients that did not state their version. It has two signatures.
-// One covers the strict card, for clients that rebuild the card from the members they know. The
-// other covers this document, for clients that keep it unchanged.
+// Superset renders the card for clients that did not state their version. Its signatures
+// cover the strict card, for clients that rebuild the card from the members they know, and this
+// document, for clients that keep it unchanged.
 func Superset(c *Card, interfaces []Interface, sign Sign) ([]byte, error) {
 	old, err := newLegacy(c, interfaces)
 	if err != nil {
@@ -53,11 +53,11 @@ func Superset(c *Card, interfaces []Interface, sign Sign) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		signature, err := sign(unsigned)
+		signed, err := sign(unsigned)
 		if err != nil {
 			return nil, err
 		}
-		signatures = append(signatures, *signature)
+		signatures = append(signatures, signed...)
 	}
 	document.Signatures = signatures
 	return marshal(document)

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
@@ -136,7 +137,11 @@ func (k Keys) Verify(document []byte, maxDepth int) (signed []byte, err error) {
 		return nil, fmt.Errorf("signatures: has more than %d", maxSignatures)
 	}
 	delete(members, "signatures")
-	payloads, err := canonical(members)
+	served, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
+	payloads, err := card.Forms(served)
 	if err != nil {
 		return nil, err
 	}
@@ -171,57 +176,4 @@ func (k Keys) signed(object *jose.JSONWebSignature) bool {
 		}
 	}
 	return false
-}
-
-// canonical returns the forms of a card that may be signed: as it was served, and without its empty members. The official
-// libraries leave these out before they sign, but may serve them.
-func canonical(members map[string]jsontext.Value) (forms [][]byte, err error) {
-	served, err := json.Marshal(members)
-	if err != nil {
-		return nil, err
-	}
-	var tree any
-	if err := json.Unmarshal(served, &tree); err != nil {
-		return nil, err
-	}
-	tree, _ = withoutEmpty(tree)
-	lean, err := json.Marshal(tree)
-	if err != nil {
-		return nil, err
-	}
-	for _, form := range []jsontext.Value{served, lean} {
-		if err := form.Canonicalize(); err != nil {
-			return nil, fmt.Errorf("has no canonical form: %w", err)
-		}
-		forms = append(forms, form)
-	}
-	return forms, nil
-}
-
-// withoutEmpty removes empty texts, lists and objects, and null. It reports false if nothing is left.
-func withoutEmpty(v any) (any, bool) {
-	switch v := v.(type) {
-	case nil:
-		return nil, false
-	case string:
-		return v, v != ""
-	case []any:
-		var all []any
-		for _, item := range v {
-			if item, ok := withoutEmpty(item); ok {
-				all = append(all, item)
-			}
-		}
-		return all, len(all) > 0
-	case map[string]any:
-		for name, member := range v {
-			if member, ok := withoutEmpty(member); ok {
-				v[name] = member
-			} else {
-				delete(v, name)
-			}
-		}
-		return v, len(v) > 0
-	}
-	return v, true
 }
