@@ -23,6 +23,7 @@ type Front struct {
 	http        *http.Client
 	connections connections // over gRPC
 	target      atomic.Pointer[target]
+	older       atomic.Bool // the agent has shown that it speaks 0.1
 	push        push
 	aiming      chan struct{} // full while cards are read
 
@@ -73,6 +74,8 @@ type link struct {
 	Asked string `json:"asked,omitempty"`
 	// Left says that a run has canceled the agent's task.
 	Left bool `json:"left,omitempty"`
+	// Older says that the agent speaks 0.1, although its card does not say so.
+	Older bool `json:"older,omitempty"`
 }
 
 // run is one execution.
@@ -80,6 +83,8 @@ type run struct {
 	*Front
 	*executor.Run
 	to       *target
+	guess    *target // before to, refused with guessErr
+	guessErr error
 	mirror   *mirror
 	forwards task.Forwarded // of the client's headers
 
@@ -154,6 +159,9 @@ func (r *run) load(ctx context.Context, out executor.Emitter) error {
 		if r.version, err = read(executor.OfTask, &r.link); err != nil {
 			return err
 		}
+	}
+	if r.link.Older && r.to.guessed {
+		r.to = r.to.of01()
 	}
 	if r.link.Context == "" {
 		if r.contextVer, err = read(executor.OfContext, &r.context); err != nil {
@@ -379,10 +387,21 @@ func (r *run) send(ctx context.Context) error {
 	if op == client.Stream && errors.Is(err, task.Unsupported) {
 		a, err = r.open(callCtx, client.Send, params)
 	}
-	if err != nil {
+	switch {
+	case refusedVersion(err) && r.to.guessed:
+		r.to, r.guess, r.guessErr = r.to.of01(), r.to, err
+		return r.execute(ctx)
+	case refusedVersion(err) && r.guess != nil: // it does not speak 0.1 either
+		r.to, r.link.Task = r.guess, ""
+		return outcome(r.guessErr)
+	case err != nil:
 		return outcome(err)
 	}
 	r.Began()
+	if r.to.older {
+		r.link.Older = true
+		r.older.Store(true)
+	}
 	if a.stream == nil {
 		if done, err := r.take(ctx, a.update); done || err != nil {
 			return err

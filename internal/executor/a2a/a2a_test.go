@@ -937,6 +937,41 @@ func TestCards(t *testing.T) {
 	}
 }
 
+// A card of 0.1 may look like one of 0.2. The agent then refuses the message, and gets it as one of 0.1.
+func TestAgentsOf01(t *testing.T) {
+	t.Parallel()
+	const status = `{"id":"%s","status":{"state":"%s","timestamp":"2025-05-01T00:00:00"},"final":%v}`
+	begin := func(opts a2a.Options) (*agent, *a2a.Front) {
+		a, e := newAgent(t, opts)
+		a.card = `{"name":"n","url":"%s/rpc","version":"1","capabilities":{"streaming":true},"skills":[]}`
+		a.on("message/stream", fails(-32600, "Request payload validation error"))
+		a.on("tasks/sendSubscribe", func(w http.ResponseWriter, c call) {
+			var sent struct{ ID string }
+			_ = json.Unmarshal(c.Params, &sent)
+			streams(fmt.Sprintf(status, sent.ID, "working", false), fmt.Sprintf(status, sent.ID, "completed", true))(w, c)
+		})
+		return a, e
+	}
+	a, e := begin(a2a.Options{})
+	run := executortest.NewRun("hello")
+	completes(t, e, run)
+	completes(t, e, executortest.NewRun("hello"))
+	require.Len(t, a.called("message/stream"), 1, "it is known for the next task")
+	a.on("tasks/cancel", fails(-32002, "Task cannot be canceled"))
+	restarted := a.front(a2a.Options{})
+	require.NoError(t, cancelRun(t, restarted, run, executor.ReasonCanceled))
+	require.Len(t, a.called("tasks/cancel"), 1)
+
+	a, e = begin(a2a.Options{Version: "0.1"})
+	completes(t, e, executortest.NewRun("hello"))
+	require.Empty(t, a.called("message/stream"))
+
+	a, e = begin(a2a.Options{})
+	a.forget("tasks/sendSubscribe")
+	_, err := execute(t, e, executortest.NewRun("hello"))
+	require.ErrorContains(t, err, "-32600", "what the agent said first")
+}
+
 // Package outbound reads credentials, also from files. Other tests have a token.
 func TestPasswords(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,29 @@ type target struct {
 	streams bool
 	pushes  bool
 	card    *client.Card // nil if the configuration says everything
+	guessed bool         // nobody names the version: the agent may speak 0.1
+	older   bool         // it does
 }
+
+// of01 returns the target for an agent of 0.1.
+func (t *target) of01() *target {
+	of := *t
+	of.wire, of.guessed, of.older = client.Find("0.1", client.JSONRPC), false, true
+	return &of
+}
+
+// refusedVersion reports whether an agent may have refused a request because of its version: it does not know the method, or
+// finds the request invalid, as the official server of 0.1 does.
+func refusedVersion(err error) bool {
+	var reported *client.Error
+	return errors.As(err, &reported) && (reported.Code == methodNotFound || reported.Code == invalidRequest)
+}
+
+// Errors of JSON-RPC.
+const (
+	invalidRequest = -32600
+	methodNotFound = -32601
+)
 
 // fixed returns the target if runs need no card, otherwise nil.
 func (o *Options) fixed() *target {
@@ -33,9 +55,17 @@ func (o *Options) fixed() *target {
 
 // aim returns the target, and reads the card if it is not known.
 func (f *Front) aim(ctx context.Context) (*target, error) {
-	if t := f.target.Load(); t != nil {
-		return t, nil
+	t, err := f.target.Load(), error(nil)
+	if t == nil {
+		t, err = f.find(ctx)
 	}
+	if t != nil && t.guessed && f.older.Load() {
+		t = t.of01()
+	}
+	return t, err
+}
+
+func (f *Front) find(ctx context.Context) (*target, error) {
 	select {
 	case f.aiming <- struct{}{}: // one reads
 		defer func() { <-f.aiming }()
@@ -70,6 +100,7 @@ func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 	t := &target{
 		wire: w, url: i.URL, tenant: i.Tenant, streams: card.Capabilities.Streaming && !f.opts.Poll,
 		pushes: card.Capabilities.PushNotifications, card: card,
+		guessed: f.opts.Version == "" && w.Binding == client.JSONRPC && card.Guessed(i),
 	}
 	rpc := w.Binding == client.GRPC
 	switch {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ import (
 type Card struct {
 	card.Card
 	Interfaces []card.Interface // in the server's order
+
+	unversioned int // index of the first that has no version in the card
 }
 
 // document has the members of a card in every version.
@@ -90,7 +93,8 @@ func ReadCard(raw []byte, maxDepth int) (*Card, error) {
 	if d.Name == nil {
 		return nil, errors.New("name: is required")
 	}
-	c := &Card{Interfaces: d.interfaces()}
+	c := new(Card)
+	c.Interfaces, c.unversioned = d.interfaces()
 	if len(c.Interfaces) == 0 {
 		return nil, errors.New("it names no URL")
 	}
@@ -116,8 +120,10 @@ func ReadCard(raw []byte, maxDepth int) (*Card, error) {
 	return c, nil
 }
 
-func (d *document) interfaces() []card.Interface {
-	var all []card.Interface
+// none is the index of the first interface without a version, if all have one.
+const none = math.MaxInt
+
+func (d *document) interfaces() (all []card.Interface, unversioned int) {
 	add := func(i card.Interface) {
 		if i.URL != "" && !slices.Contains(all, i) {
 			all = append(all, i)
@@ -126,12 +132,14 @@ func (d *document) interfaces() []card.Interface {
 	for _, i := range d.SupportedInterfaces {
 		add(card.Interface{Binding: i.Binding, Version: i.Version, URL: i.URL, Tenant: i.Tenant})
 	}
+	unversioned = len(all)
 	version := d.ProtocolVersion
 	switch {
 	case version != "":
+		unversioned = none
 	case len(d.Authentication) > 0: // a member of 0.1 alone
-		version = v01.Version
-	default: // the documents before 0.2.5 have no member for it
+		version, unversioned = v01.Version, none
+	default: // the documents before 0.2.5 have no member for it, and in 0.1 authentication is optional
 		version = v03.Version
 	}
 	binding := d.PreferredTransport
@@ -142,17 +150,23 @@ func (d *document) interfaces() []card.Interface {
 	for _, i := range d.AdditionalInterfaces {
 		add(card.Interface{Binding: i.Transport, Version: version, URL: i.URL})
 	}
-	return all
+	return all, unversioned
 }
 
+// Guessed reports whether the card names no version for an interface. Then it has the newest that it may be, 0.3.
+func (c *Card) Guessed(i card.Interface) bool { return slices.Index(c.Interfaces, i) >= c.unversioned }
+
 // Choose returns the interface to use, and its wire: the newest version, JSON-RPC before HTTP+JSON, and gRPC only if there is nothing else.
-// version and binding restrict the choice unless they are "".
+// version and binding restrict the choice unless they are "". An interface without a version has the one that is asked for.
 func (c *Card) Choose(version, binding string) (*Wire, card.Interface, error) {
 	for _, w := range wires {
 		if version != "" && Find(version, w.Binding) != w || binding != "" && !strings.EqualFold(binding, w.Binding) {
 			continue
 		}
-		for _, i := range c.Interfaces {
+		for n, i := range c.Interfaces {
+			if version != "" && n >= c.unversioned {
+				i.Version = version
+			}
 			if Find(i.Version, i.Binding) == w && i.Binding != "" {
 				return w, i, nil
 			}
