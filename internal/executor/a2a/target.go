@@ -28,7 +28,7 @@ type target struct {
 // of01 returns the target for an agent of 0.1.
 func (t *target) of01() *target {
 	of := *t
-	of.wire, of.guessed, of.older = client.Find("0.1", client.JSONRPC), false, true
+	of.wire, of.guessed, of.older = client.Oldest(), false, true
 	return &of
 }
 

@@ -183,6 +183,18 @@ type Admission interface {
 	Watch(agent string, end func(error)) (stop func())
 }
 
+// Unread returns what the caller of a request that cannot be read learns: err, or why the agent of the request does not
+// admit the caller. tenant is the agent that the request names, or "".
+func (e *Endpoint) Unread(tenant string, err error) error {
+	if tenant == "" || !e.Common {
+		tenant = e.Agent
+	}
+	if _, refused := e.Admit(tenant); refused != nil {
+		return refused
+	}
+	return err
+}
+
 // Request is a decoded request with its headers.
 type Request struct {
 	Endpoint

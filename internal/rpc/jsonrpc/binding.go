@@ -74,8 +74,9 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	}
 	env, bad := parse(content, b.Limits.Depth)
 	x.id = env.id
+	x.Params = env.params
 	if bad != nil {
-		x.refuse(bad.code, bad.message)
+		x.unread(bad.code, bad.message)
 		return
 	}
 	if x.decode(env) {
@@ -165,26 +166,49 @@ func (x *exchange) read() ([]byte, bool) {
 func (x *exchange) decode(env *envelope) bool {
 	choice, err := registry.Pick(env.method, x.requestedVersion(), x.pin, x.b.StrictVersion)
 	if errors.Is(err, registry.ErrMethod) {
-		x.refuse(codeMethodNotFound, "Method not found: "+quoteMethod(env.method))
+		x.unread(codeMethodNotFound, "Method not found: "+quoteMethod(env.method))
 		return false
 	}
 	x.Codec, x.Ambiguous = choice.Codec, choice.Ambiguous
-	x.Method, x.Params = env.method, env.params
+	x.Method = env.method
 	x.Op, _ = x.Codec.Operation(env.method)
 	if err == nil {
 		err = env.refused
 	}
-	if err != nil {
-		x.Fail(err)
-		return false
+	if err == nil {
+		x.Call, err = x.Codec.Decode(x.Op, x.Params)
 	}
-	if x.Call, err = x.Codec.Decode(x.Op, x.Params); err != nil {
-		x.Fail(err)
+	if err != nil {
+		x.Fail(x.Unread(x.tenant(), err))
 		return false
 	}
 	x.taskID = x.Call.TaskID()
 	x.ReadHeaders(x.R.Header.Values)
 	return true
+}
+
+// unread refuses a request that no codec can read.
+func (x *exchange) unread(code int, message string) {
+	if err := x.Unread(x.tenant(), nil); err != nil {
+		x.Codec = cmp.Or(registry.ByVersion(cmp.Or(x.pin, x.requestedVersion())), registry.Fallback())
+		x.Fail(err)
+		return
+	}
+	x.refuse(code, message)
+}
+
+// tenant returns the agent that the params name, or "": also if they name two.
+func (x *exchange) tenant() string {
+	var names []string
+	_ = members(x.Params, func(member string, v jsontext.Value) {
+		if member == "tenant" {
+			names = append(names, unquote(v))
+		}
+	})
+	if len(names) != 1 {
+		return ""
+	}
+	return names[0]
 }
 
 func quoteMethod(m string) string {

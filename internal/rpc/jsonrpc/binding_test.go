@@ -439,6 +439,32 @@ func TestErrorDetails(t *testing.T) {
 	}
 }
 
+// closed is the admission of a server whose default agent requires a credential, and whose others do not.
+type closed struct{ rpctest.Open }
+
+func (closed) Admit(agent string) (identity.Caller, error) {
+	if agent == "demo" {
+		return identity.Caller{}, &task.Error{Kind: task.Unauthenticated}
+	}
+	return identity.Caller{}, nil
+}
+
+// A caller whom an agent does not admit learns nothing else, whatever is wrong with the request.
+func TestBadRequestsWithoutCredential(t *testing.T) {
+	t.Parallel()
+	b := options{Engine: rpctest.ForAll(new(rpctest.Echo))}.binding()
+	for body, want := range map[string]int{
+		request("1", "tasks/send", `{}`): http.StatusUnauthorized, request("1", "nope", `{}`): http.StatusUnauthorized, `{`: http.StatusUnauthorized,
+		request("1", "GetTask", `{"id":"a","id":"b"}`): http.StatusUnauthorized, request("1", "GetTask", `{"tenant":"other"}`): http.StatusOK,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		b.Serve(w, r, jsonrpc.Endpoint{Endpoint: dispatch.Endpoint{Agent: "demo", Common: true, Admission: closed{}}})
+		require.Equal(t, want, w.Code, body)
+	}
+}
+
 func TestInternalErrorIsLoggedOnceAndHidden(t *testing.T) {
 	t.Parallel()
 	secret := errors.New("password=hunter2")

@@ -91,7 +91,7 @@ func (x *exchange) decode() bool {
 	}
 	call, err := x.Codec.Decode(x.Op, params)
 	if err != nil {
-		x.Fail(err)
+		x.Fail(x.Unread(x.tenant, err))
 		return false
 	}
 	x.Call = call

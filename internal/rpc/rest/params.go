@@ -37,7 +37,7 @@ func (x *exchange) params() ([]byte, bool) {
 		err = x.check(params)
 	}
 	if err != nil {
-		x.Fail(err)
+		x.Fail(x.Unread(x.tenant, err))
 		return nil, false
 	}
 	return params, true
@@ -67,12 +67,12 @@ func (x *exchange) ofBody() ([]byte, bool) {
 	if len(members) > 0 && x.Op != engine.OpPushSet && (len(content) == 0 || string(content) == "null") {
 		content = []byte("{}")
 	}
-	if err := x.check(content); err != nil {
-		x.Fail(err)
-		return nil, false
+	err := x.check(content)
+	if err == nil && content[0] != '{' {
+		err = task.InvalidField("body", "must be an object")
 	}
-	if content[0] != '{' {
-		x.Fail(task.InvalidField("body", "must be an object"))
+	if err != nil {
+		x.Fail(x.Unread(x.tenant, err))
 		return nil, false
 	}
 	for _, m := range members {

@@ -100,6 +100,9 @@ var wires = []*Wire{
 	},
 }
 
+// Oldest returns the wire of 0.1.
+func Oldest() *Wire { return Find(v01.Version, JSONRPC) }
+
 // Find returns the preferred wire of a version and binding. Either may be "", for any. 0.2 is 0.3 on the wire, and a
 // patch number changes nothing. It returns nil for another version or binding.
 func Find(version, binding string) *Wire {
