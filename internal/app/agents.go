@@ -184,6 +184,9 @@ func Tells(cfg *config.Config) func(agent string) bool {
 
 // modes returns the media types of an agent and of all its skills.
 func modes(all []string, skills []config.Skill, of func(*config.Skill) []string) []string {
+	if len(all) == 0 { // any
+		return nil
+	}
 	for i := range skills {
 		all = append(all[:len(all):len(all)], of(&skills[i])...)
 	}

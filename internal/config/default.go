@@ -124,10 +124,8 @@ func (a *Agent) setDefaults() {
 // DefaultCard is the card of an agent whose configuration has none.
 func DefaultCard() Card {
 	return Card{
-		Version:            "1.0.0",
-		DefaultInputModes:  []string{"text/plain", "*/*"},
-		DefaultOutputModes: []string{"text/plain", "*/*"},
-		Streaming:          true,
+		Version:   "1.0.0",
+		Streaming: true,
 	}
 }
 
@@ -207,16 +205,13 @@ func demoAgent() Agent {
 	a.Default = true
 	a.DirectReplies = true
 	a.Executor.Kind = ExecutorDemo
-	modes := []string{"text/plain", "text/*", "image/*", "audio/*", "video/*", "application/json", "application/pdf", "application/octet-stream"}
 	a.Card = Card{
 		Name: "Holdfast demo",
 		Description: "Shows every feature of A2A without a model: the first text part of a message is a small script, " +
 			"such as echo:hello, chunks=20 size=64 delay=100ms, or ask:which city?",
-		Version:            "1.0.0",
-		Provider:           Provider{Organization: "Holdfast", URL: "https://github.com/holdfast-a2a/holdfast"},
-		DefaultInputModes:  modes,
-		DefaultOutputModes: modes,
-		Streaming:          true,
+		Version:   "1.0.0",
+		Provider:  Provider{Organization: "Holdfast", URL: "https://github.com/holdfast-a2a/holdfast"},
+		Streaming: true,
 		Skills: []Skill{
 			{
 				ID: "echo", Name: "Echo", Description: "Answers with an artifact that holds what was sent.",

@@ -436,8 +436,8 @@ func (l *loader) card(path string, c *Card) {
 			l.webURL(path+u.key, u.value)
 		}
 	}
-	l.modes(path+".default_input_modes", c.DefaultInputModes, true)
-	l.modes(path+".default_output_modes", c.DefaultOutputModes, true)
+	l.modes(path+".default_input_modes", c.DefaultInputModes)
+	l.modes(path+".default_output_modes", c.DefaultOutputModes)
 	l.extensions(path+".extensions", c.Extensions)
 	ids := map[string]bool{}
 	for i, s := range c.Skills {
@@ -450,8 +450,8 @@ func (l *loader) card(path string, c *Card) {
 			l.at(skill+".id", "%q is already the id of another skill; choose another id", s.ID)
 		}
 		ids[s.ID] = true
-		l.modes(skill+".input_modes", s.InputModes, false)
-		l.modes(skill+".output_modes", s.OutputModes, false)
+		l.modes(skill+".input_modes", s.InputModes)
+		l.modes(skill+".output_modes", s.OutputModes)
 	}
 }
 
@@ -476,10 +476,7 @@ func (l *loader) extensions(path string, extensions []Extension) {
 	}
 }
 
-func (l *loader) modes(key string, modes []string, required bool) {
-	if required && len(modes) == 0 && !l.hasProblem(key) {
-		l.at(key, "must not be empty")
-	}
+func (l *loader) modes(key string, modes []string) {
 	for i, m := range modes {
 		if t, _, err := mime.ParseMediaType(m); err != nil || !strings.Contains(t, "/") {
 			l.at(fmt.Sprintf("%s[%d]", key, i), "%q is not a media type; write one such as text/plain", m)

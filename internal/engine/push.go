@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"encoding/base64"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -23,6 +25,8 @@ type Push struct {
 type Pushes struct {
 	TaskID  string // public
 	Configs []task.PushConfig
+	// NextToken asks for the next page of a list, unless it is "".
+	NextToken string
 }
 
 // SetPush adds a configuration to a task, or replaces the one with the same id. If the request has
@@ -83,14 +87,31 @@ func (v *View) GetPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
 	return p, nil
 }
 
-// ListPush lists the configurations of a task, the oldest first.
+// ListPush lists the configurations of a task, the oldest first. A token is the id of the last configuration of a page. All
+// configurations of a task are read, because they are few.
 func (v *View) ListPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
 	h, err := v.pushed(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	all, err := v.store.Pushes(ctx, h.ID)
-	return &Pushes{TaskID: h.PublicID, Configs: all}, err
+	if err != nil {
+		return nil, err
+	}
+	if r.PageToken != "" {
+		last, err := base64.RawURLEncoding.DecodeString(r.PageToken)
+		i := slices.IndexFunc(all, func(c task.PushConfig) bool { return c.ID == string(last) })
+		if err != nil || i < 0 {
+			return nil, task.InvalidField("pageToken", "names no configuration of the task; begin again without it")
+		}
+		all = all[i+1:]
+	}
+	p := &Pushes{TaskID: h.PublicID, Configs: all}
+	if r.PageSize > 0 && len(all) > r.PageSize {
+		p.Configs = all[:r.PageSize]
+		p.NextToken = base64.RawURLEncoding.EncodeToString([]byte(all[r.PageSize-1].ID))
+	}
+	return p, nil
 }
 
 // DeletePush deletes a configuration. A missing configuration is not an error.

@@ -82,6 +82,10 @@ type PushRequest struct {
 	ConfigID string       // to get or to delete
 	Set      *PushSetting // to set; nil deletes the default configuration (0.1)
 	MayLack  bool         // get: a missing configuration is not an error (0.1)
+
+	// Of a list:
+	PageSize  int    // 0: all
+	PageToken string // from the previous page
 }
 
 // GetRequest names a task.

@@ -87,7 +87,7 @@ func TestWhatIsSent(t *testing.T) {
 	digest := sha256.Sum256(r.body)
 	require.Empty(t, cmp.Diff(map[string]any{
 		"iss": "https://a.example", "aud": hook, "sub": "t-1", "jti": "d-1", "iat": float64(at), "exp": float64(at + 300),
-		"tenant": "acme", "agent": "demo", "task": task.ID{1}.String(),
+		"tenant": "acme", "agent": "demo", "taskId": task.ID{1}.String(),
 		// printf 'acme\0alice' | sha256sum
 		"owner":               "dea4eaeaeaa2ce73be2c366f5d0ea013f6752d12966a10583f32acf17d97d403",
 		"request_body_sha256": hex.EncodeToString(digest[:]),

@@ -32,7 +32,7 @@ type claims struct {
 	Tenant   string `json:"tenant"`
 	Owner    string `json:"owner"` // OwnerClaim
 	Agent    string `json:"agent"`
-	Task     string `json:"task"` // the id that this server gave the task: no other task has it
+	Task     string `json:"taskId"` // the id that this server gave the task: no other task has it
 	IssuedAt int64  `json:"iat"`
 	Expires  int64  `json:"exp"`
 	ID       string `json:"jti"`

@@ -25,7 +25,7 @@ type CORS struct {
 // Any reports whether pages of every origin may use the server.
 func (c *CORS) Any() bool { return slices.Contains(c.Origins, "*") }
 
-// secured adds headers to every answer that prevent caching and content sniffing. Handlers whose
+// secured adds headers to every answer that prevent caching, content sniffing, and http where there is https. Handlers whose
 // answers may be cached set their own Cache-Control.
 func (s *Server) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,6 +35,10 @@ func (s *Server) secured(next http.Handler) http.Handler {
 		}
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
+		// A browser would also apply it to every other server on localhost.
+		if r.TLS != nil && !strings.HasPrefix(r.Host, "localhost") {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		next.ServeHTTP(w, r)
 	})
 }

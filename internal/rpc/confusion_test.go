@@ -271,7 +271,11 @@ func TestAnswersForbidCachingAndSniffing(t *testing.T) {
 		require.Empty(t, r.Header.Values("Server"), name)
 		require.Empty(t, r.Header.Values("X-Powered-By"), name)
 	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "https://agents.example/agents", nil)
+	s.Config.Handler.ServeHTTP(w, r)
+	require.Equal(t, "max-age=31536000", w.Header().Get("Strict-Transport-Security"))
 	card := do(t, s, http.MethodGet, "/.well-known/agent-card.json", "")
+	require.Empty(t, card.Header.Get("Strict-Transport-Security"), "without TLS")
 	require.Equal(t, "max-age=60", card.Header.Get("Cache-Control"), "public documents may be cached")
 	require.Equal(t, "nosniff", card.Header.Get("X-Content-Type-Options"))
 }

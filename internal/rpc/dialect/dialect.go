@@ -30,6 +30,8 @@ type View struct {
 	History int // engine.AllHistory, 0 for none, or the number of newest messages
 	// ShowEmpty keeps the history member even when it is empty.
 	ShowEmpty bool
+	// ShowArtifacts keeps the artifacts member even when it is empty.
+	ShowArtifacts bool
 }
 
 // Messages is the part of the history that the reply shows.
@@ -53,6 +55,8 @@ type Call struct {
 	View      View
 	// Tenant names the agent of the request, in versions with such a member.
 	Tenant string
+	// PushTenant names it again, in the configuration that comes with a message.
+	PushTenant string
 }
 
 // TaskID returns the public id that the call names, or "".

@@ -21,6 +21,9 @@ func (o *Runner) prepare(r *Request) error {
 		}
 		r.Agent = tenant
 	}
+	if tenant := r.Call.PushTenant; tenant != "" && tenant != r.Agent {
+		return task.InvalidField("configuration.taskPushNotificationConfig.tenant", "must be the agent of the message")
+	}
 	var err error
 	if r.Caller, err = r.Admit(r.Agent); err != nil {
 		return err

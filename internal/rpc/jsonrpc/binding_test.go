@@ -428,7 +428,8 @@ func TestErrorDetails(t *testing.T) {
 	require.Equal(t, "pageSize", reasons(t, a)[1].FieldViolations[0].Field)
 	require.Equal(t, "must be a number from 1 to 100", reasons(t, a)[1].FieldViolations[0].Description)
 	for params, field := range map[string]string{
-		`{"message":{"messageId":"a","messageId":"b"}}`:                                  "message.messageId",
+		`{"message":{"messageId":"a","messageId":"b"}}`: "message.messageId",
+		`{"message":` + message10 + `,"configuration":{"taskPushNotificationConfig":{"tenant":"other","url":"https://a.example"}}}`: "configuration.taskPushNotificationConfig.tenant",
 		`{"message":{"parts":[{"text":"\u0000"}]}}`:                                      "message.parts[0].text",
 		`{"metadata":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`: "metadata.a" + strings.Repeat("[0]", strictjson.MaxDepth-3),
 	} {

@@ -8,12 +8,18 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 
 	pb03 "github.com/a2aproject/a2a-go/a2apb"
 	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
@@ -121,9 +127,64 @@ func document(message []byte, m proto.Message) ([]byte, error) {
 	clearPageSize(m.ProtoReflect())
 	b, err := toJSON(m)
 	if err != nil {
-		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be converted to JSON: a number is not finite, or a Value is empty", Cause: err}
+		return nil, inconvertible(m, err)
 	}
 	return b, nil
+}
+
+// inconvertible names the member that JSON cannot express: a time out of range, a number that is not finite, or an empty Value.
+func inconvertible(m proto.Message, err error) error {
+	bad := &task.Error{Kind: task.Invalid, Msg: "the message cannot be converted to JSON", Cause: err}
+	_ = protorange.Range(m.ProtoReflect(), func(at protopath.Values) error {
+		why := ""
+		switch v := at.Index(-1).Value.Interface().(type) {
+		case float64:
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				why = "is not finite"
+			}
+		case protoreflect.Message:
+			switch m := v.Interface().(type) {
+			case *timestamppb.Timestamp:
+				if !m.IsValid() {
+					why = "is no time from year 1 to 9999"
+				}
+			case *structpb.Value:
+				if m.GetKind() == nil {
+					why = "is an empty Value"
+				}
+			}
+		}
+		if why == "" {
+			return nil
+		}
+		bad = task.InvalidField(jsonPath(at.Path), "%s", why)
+		return protorange.Terminate
+	})
+	return bad
+}
+
+// jsonPath names a member as the JSON of the message has it.
+func jsonPath(path protopath.Path) string {
+	var b strings.Builder
+	name := func(s string) {
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(s)
+	}
+	for _, step := range path {
+		switch step.Kind() {
+		case protopath.FieldAccessStep:
+			if f := step.FieldDescriptor(); f.ParentFile().Package() != "google.protobuf" { // JSON has no members for what these are made of
+				name(f.JSONName())
+			}
+		case protopath.ListIndexStep:
+			fmt.Fprintf(&b, "[%d]", step.ListIndex())
+		case protopath.MapIndexStep:
+			name(step.MapIndex().String())
+		}
+	}
+	return b.String()
 }
 
 // Request converts the params of an operation to the message that a client sends.

@@ -347,21 +347,20 @@ func TestDecodeRefusals(t *testing.T) {
 	for range 70 {
 		deep = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{deep}})
 	}
-	const none = "cannot be converted to JSON"
 	for name, tt := range map[string]struct {
 		message proto.Message
 		want    string
 	}{
 		"nothing":                {&pb10.SendMessageRequest{}, "message: is required"},
-		"NaN":                    {data(structpb.NewNumberValue(math.NaN())), none},
-		"infinity":               {data(structpb.NewNumberValue(math.Inf(-1))), none},
-		"a value without kind":   {data(&structpb.Value{}), none},
+		"NaN":                    {data(structpb.NewNumberValue(math.NaN())), "message.parts[0].data: is not finite"},
+		"infinity":               {data(structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNumberValue(math.Inf(-1))}})), "message.parts[0].data[0]: is not finite"},
+		"a value without kind":   {data(&structpb.Value{}), "message.parts[0].data: is an empty Value"},
 		"NUL":                    {part(&pb10.Part{Content: &pb10.Part_Text{Text: "a\x00b"}}), "message.parts[0].text: NUL"},
 		"too deep":               {data(deep), "nested more than 64 deep"},
 		"a negative history":     {&pb10.GetTaskRequest{Id: "t", HistoryLength: proto.Int32(-1)}, "historyLength: must be"},
 		"a message as the agent": {&pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_AGENT}}, "message.role: must be ROLE_USER: only the agent speaks"},
 		"a push configuration":   {&pb10.TaskPushNotificationConfig{TaskId: "t"}, "url: is required"},
-		"an invalid time":        {&pb10.ListTasksRequest{StatusTimestampAfter: badTime()}, none},
+		"an invalid time":        {&pb10.ListTasksRequest{StatusTimestampAfter: badTime()}, "statusTimestampAfter: is no time"},
 		"an unknown state":       {&pb10.ListTasksRequest{Status: 99}, "status: must be a task state"},
 		"a negative page":        {&pb10.ListTasksRequest{PageSize: proto.Int32(-1)}, "pageSize: must be an integer that is not negative"},
 	} {

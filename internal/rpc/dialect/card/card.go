@@ -103,11 +103,13 @@ type Interface struct {
 // jsonRPC is the binding of a legacy card's url.
 const jsonRPC = "JSONRPC"
 
-// orPlainText returns the modes, or the default for an empty list. Cards always state the default,
-// because versions disagree on the meaning of a missing member.
-func orPlainText(modes []string) []string {
+// anyModes is what cards state of an agent that reads or writes anything: versions disagree on the meaning of a missing
+// member, and */* is no media type.
+var anyModes = []string{"text/plain", "application/json", "application/octet-stream"}
+
+func orAny(modes []string) []string {
 	if len(modes) == 0 {
-		return []string{"text/plain"}
+		return anyModes
 	}
 	return modes
 }

@@ -28,10 +28,10 @@ func (f *Filter) Matches(c *Card) bool {
 	return slices.ContainsFunc(c.Skills, func(s Skill) bool {
 		in, out := s.InputModes, s.OutputModes
 		if len(in) == 0 {
-			in = orPlainText(c.InputModes)
+			in = orAny(c.InputModes)
 		}
 		if len(out) == 0 {
-			out = orPlainText(c.OutputModes)
+			out = orAny(c.OutputModes)
 		}
 		return every(f.Skills, []string{s.ID, s.Name}, strings.EqualFold) && every(f.Tags, s.Tags, strings.EqualFold) &&
 			every(f.InputModes, in, overlap) && every(f.OutputModes, out, overlap)

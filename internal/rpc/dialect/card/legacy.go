@@ -78,10 +78,10 @@ type legacySkill struct {
 func (s *Skill) common(c *Card) skill {
 	own := skill{s.ID, s.Name, s.Description, s.Tags, s.Examples, s.InputModes, s.OutputModes}
 	if len(own.InputModes) == 0 {
-		own.InputModes = orPlainText(c.InputModes)
+		own.InputModes = orAny(c.InputModes)
 	}
 	if len(own.OutputModes) == 0 {
-		own.OutputModes = orPlainText(c.OutputModes)
+		own.OutputModes = orAny(c.OutputModes)
 	}
 	return own
 }
@@ -118,8 +118,8 @@ func newLegacy(c *Card, interfaces []Interface) (*legacy, error) {
 			StateTransitionHistory: c.Capabilities.StateTransitionHistory,
 		},
 		ExtendedCard:       c.Capabilities.ExtendedCard,
-		DefaultInputModes:  orPlainText(c.InputModes),
-		DefaultOutputModes: orPlainText(c.OutputModes),
+		DefaultInputModes:  orAny(c.InputModes),
+		DefaultOutputModes: orAny(c.OutputModes),
 		Skills:             legacySkills(c),
 		SecuritySchemes:    schemes(c, asOld),
 		Security:           oldRequirements(c, c.Scope),

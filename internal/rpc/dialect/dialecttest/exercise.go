@@ -223,7 +223,7 @@ func (s Suite) pages(t *testing.T) {
 		"empty": {Size: 50},
 		"first": {Tasks: []*task.Task{tasks["completed"], tasks["submitted"]}, Size: 2, Total: 7, NextToken: "more"},
 	} {
-		document, err := s.Codec.Page(page, dialect.View{History: 1})
+		document, err := s.Codec.Page(page, dialect.View{History: 1, ShowArtifacts: true})
 		require.NoError(t, err)
 		if s.proto.Has("ListTasksResponse") {
 			s.check(t, "ListTasksResponse", document)

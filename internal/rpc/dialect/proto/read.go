@@ -166,9 +166,7 @@ func List(r *jsonrw.Reader, call *dialect.Call) *engine.ListRequest {
 		case "status":
 			l.State = State(r)
 		case "pageSize":
-			if l.PageSize = Count(r); l.PageSize < 1 || l.PageSize > maxPage {
-				r.Fail("must be a number from 1 to %d", maxPage)
-			}
+			l.PageSize = pageSize(r)
 		case "pageToken":
 			l.PageToken = r.String()
 		case "historyLength":
@@ -177,10 +175,32 @@ func List(r *jsonrw.Reader, call *dialect.Call) *engine.ListRequest {
 			l.Since = r.Time()
 		case "includeArtifacts":
 			l.WithArtifacts = r.Bool()
+			call.View.ShowArtifacts = l.WithArtifacts
 		default:
 			r.Skip()
 		}
 	}
 	l.WithHistory = call.View.History != 0
 	return l
+}
+
+func pageSize(r *jsonrw.Reader) int {
+	n := Count(r)
+	if n < 1 || n > maxPage {
+		r.Fail("must be a number from 1 to %d", maxPage)
+	}
+	return n
+}
+
+// PushPage reads a member of a request for the configurations of a task, if it is one of its page.
+func PushPage(r *jsonrw.Reader, member string, p *engine.PushRequest) bool {
+	switch member {
+	case "pageSize":
+		p.PageSize = pageSize(r)
+	case "pageToken":
+		p.PageToken = r.String()
+	default:
+		return false
+	}
+	return true
 }

@@ -121,7 +121,7 @@ func (s *Style) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
 	dst = jsonrw.AppendMember(dst, "status")
 	dst = s.appendStatus(dst, t.Status.State, t.Status.Message, t.Status.At)
-	if len(t.Artifacts) > 0 {
+	if len(t.Artifacts) > 0 || v.ShowArtifacts {
 		dst = jsonrw.AppendMember(dst, "artifacts")
 		dst = jsonrw.AppendArray(dst, t.Artifacts, s.appendArtifact)
 	}

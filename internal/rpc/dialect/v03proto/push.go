@@ -72,8 +72,9 @@ func settings(r *jsonrw.Reader, at *resource) *engine.PushSetting {
 // namePush reads a request that names a task, and optionally one of its configurations.
 func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
 	var at resource
+	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch member := string(proto.Member(r)); member {
 		case "id", "taskId":
 			at.task = r.String()
 		case "pushNotificationConfigId":
@@ -83,10 +84,12 @@ func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
 		case "parent":
 			at.parent = r.String()
 		default:
-			r.Skip()
+			if op != engine.OpPushList || !proto.PushPage(r, member, p) {
+				r.Skip()
+			}
 		}
 	}
-	p := &engine.PushRequest{TaskID: at.taskID()}
+	p.TaskID = at.taskID()
 	if op == engine.OpPushList {
 		r.Require(p.TaskID != "", "parent")
 		return p
@@ -134,7 +137,8 @@ func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	case engine.OpPushDelete:
 		return []byte("{}"), nil
 	case engine.OpPushList:
-		return append(jsonrw.AppendArray([]byte(`{"configs":`), p.Configs, one), '}'), nil
+		dst := jsonrw.AppendArray([]byte(`{"configs":`), p.Configs, one)
+		return append(jsonrw.AppendStringMember(dst, "nextPageToken", p.NextToken), '}'), nil
 	default:
 		return one(nil, &p.Configs[0]), nil
 	}

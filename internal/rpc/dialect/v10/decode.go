@@ -61,7 +61,7 @@ func send(r *jsonrw.Reader, call *dialect.Call) *engine.SendRequest {
 		case "message":
 			s.Message = style.Message(r, s)
 		case "configuration":
-			configuration(r, s, &call.View)
+			configuration(r, s, call)
 		case "metadata":
 			s.Metadata = r.RawObject()
 		default:
@@ -111,7 +111,7 @@ func part(r *jsonrw.Reader) task.Part {
 }
 
 // configuration reads SendMessageConfiguration.
-func configuration(r *jsonrw.Reader, s *engine.SendRequest, view *dialect.View) {
+func configuration(r *jsonrw.Reader, s *engine.SendRequest, call *dialect.Call) {
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "acceptedOutputModes":
@@ -119,10 +119,9 @@ func configuration(r *jsonrw.Reader, s *engine.SendRequest, view *dialect.View) 
 		case "returnImmediately":
 			s.Wait = !r.Bool()
 		case "historyLength":
-			view.History = proto.Count(r)
+			call.View.History = proto.Count(r)
 		case "taskPushNotificationConfig":
-			var tenant string // the request's own tenant counts
-			_, s.Push = pushConfig(r, "configuration.taskPushNotificationConfig", &tenant)
+			_, s.Push = pushConfig(r, "configuration.taskPushNotificationConfig", &call.PushTenant)
 		default:
 			r.Skip()
 		}

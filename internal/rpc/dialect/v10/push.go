@@ -64,15 +64,17 @@ func setPush(r *jsonrw.Reader, call *dialect.Call) *engine.PushRequest {
 func namePush(r *jsonrw.Reader, call *dialect.Call) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch member := string(proto.Member(r)); member {
 		case "tenant":
 			call.Tenant = r.String()
 		case "taskId":
 			p.TaskID = r.String()
 		case "id":
 			p.ConfigID = r.String()
-		default: // a page always contains all configurations of a task
-			r.Skip()
+		default:
+			if call.Op != engine.OpPushList || !proto.PushPage(r, member, p) {
+				r.Skip()
+			}
 		}
 	}
 	r.Require(p.TaskID != "", "taskId")
@@ -97,7 +99,8 @@ func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	case engine.OpPushDelete:
 		return []byte("{}"), nil
 	case engine.OpPushList:
-		return append(jsonrw.AppendArray([]byte(`{"configs":`), p.Configs, one), `,"nextPageToken":""}`...), nil
+		dst := jsonrw.AppendArray([]byte(`{"configs":`), p.Configs, one)
+		return append(jsonrw.AppendString(jsonrw.AppendMember(dst, "nextPageToken"), p.NextToken), '}'), nil
 	default:
 		return one(nil, &p.Configs[0]), nil
 	}
