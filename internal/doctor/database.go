@@ -135,20 +135,20 @@ func (d *database) reach(ctx context.Context, url string) (found []Finding, err 
 		current_setting('server_encoding'), pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool`).
 		Scan(&number, &version, &encoding, &standby, &readOnly)
 	var unreached *schema.Unreached
-	unsupported := schema.CheckServer(number)
+	unsupported := schema.CheckServer(number, encoding)
 	switch {
 	case errors.As(schema.Explain(err), &unreached) && ctx.Err() == nil:
 		return fails("%s", unreached.Detail).advise("%s", unreached.Advice), nil
 	case err != nil:
 		return nil, err
+	case unsupported != nil && encoding != "UTF8":
+		return fails("%s: %v", where, unsupported), nil
 	case unsupported != nil:
 		return fails("%s: %v", where, unsupported).advise("upgrade PostgreSQL; the data stays with another release of the same major version"), nil
 	case standby:
 		return fails("%s is a standby", where).advise("point Holdfast at the primary, because it writes with every request"), nil
 	case readOnly:
 		return fails("%s: transactions are read-only by default", where).advise("run ALTER ROLE %s RESET default_transaction_read_only", c.User), nil
-	case encoding != "UTF8":
-		return fails("%s has the encoding %s", where, encoding).advise("create the database with ENCODING 'UTF8'"), nil
 	}
 	return oks("PostgreSQL %s: %s", version, where), nil
 }

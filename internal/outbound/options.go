@@ -17,6 +17,20 @@ import (
 // complain says what is wrong with an option.
 type complain = func(option, format string, args ...any)
 
+// EscapeQuery escapes what a query may contain by the URL standard of browsers, but not in a request: spaces, double quotes, angle
+// brackets, control and non-ASCII characters. The parser of Go leaves them as they are.
+func EscapeQuery(query string) string {
+	var b strings.Builder
+	for i := range len(query) {
+		if c := query[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
 // CheckURL complains about an address that no client of ours can call. It returns nil if it is not a URL. It repeats no
 // value, because it may contain a password.
 func CheckURL(option, value string, complain complain) *url.URL {
@@ -28,6 +42,8 @@ func CheckURL(option, value string, complain complain) *url.URL {
 		complain(option, "must begin with http:// or https://")
 	case u.Host == "":
 		complain(option, "has no host")
+	case u.RawQuery != EscapeQuery(u.RawQuery):
+		complain(option, "has a query with characters that must be escaped, such as %%20 for a space")
 	}
 	return u
 }

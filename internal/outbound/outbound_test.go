@@ -88,13 +88,14 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 func TestURLsAreChecked(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		"http://host":          "",
-		"https://u:pw@host/p":  "",
-		"http://%s3cret":       "url is not a URL",
-		"ftp://s3cret@host":    "url must begin with http:// or https://",
-		"host/s3cret":          "url must begin with http:// or https://",
-		"http:///path/s3cret":  "url has no host",
-		"HTTPS://host.example": "",
+		"http://host":                      "",
+		"https://u:pw@host/p":              "",
+		"http://%s3cret":                   "url is not a URL",
+		"ftp://s3cret@host":                "url must begin with http:// or https://",
+		"host/s3cret":                      "url must begin with http:// or https://",
+		"http:///path/s3cret":              "url has no host",
+		"HTTPS://host.example":             "",
+		"https://host.example/?q=ä s3cret": "url has a query with characters that must be escaped, such as %20 for a space",
 	} {
 		got := ""
 		u := outbound.CheckURL("url", value, func(option, format string, args ...any) { got = option + " " + fmt.Sprintf(format, args...) })

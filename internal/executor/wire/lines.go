@@ -36,7 +36,7 @@ func Lines(r io.Reader, maxEvent int) *Stream {
 
 // ServerSentEvents reads text/event-stream and uses only the data fields.
 func ServerSentEvents(r io.Reader, maxEvent int) *Stream {
-	return &Stream{in: bufio.NewReaderSize(r, 64<<10), max: maxEvent, next: (*Stream).nextServerSent}
+	return &Stream{in: bufio.NewReaderSize(&lineFeeds{in: r}, 64<<10), max: maxEvent, next: (*Stream).nextServerSent}
 }
 
 // Next returns an event and the line where it begins. The bytes are valid until the next call. At the end the error is
@@ -127,6 +127,31 @@ func (s *Stream) nextServerSent() ([]byte, int, error) {
 			return s.data, began, nil
 		case len(raw) == 0:
 			s.data, began = s.data[:0], 0
+		}
+	}
+}
+
+// lineFeeds ends lines with LF that end with LF, CR or CRLF.
+type lineFeeds struct {
+	in   io.Reader
+	skip bool // the last byte was a CR: a following LF belongs to it
+}
+
+// Read implements io.Reader.
+func (l *lineFeeds) Read(p []byte) (int, error) {
+	for {
+		n, err := l.in.Read(p)
+		kept := p[:0]
+		for _, b := range p[:n] {
+			if b == '\r' || b != '\n' || !l.skip {
+				kept = append(kept, b)
+			}
+			if l.skip = b == '\r'; l.skip {
+				kept[len(kept)-1] = '\n'
+			}
+		}
+		if len(kept) > 0 || err != nil || n == 0 {
+			return len(kept), err
 		}
 	}
 }

@@ -79,6 +79,7 @@ func TestStreamsYieldEventsWithLineNumbers(t *testing.T) {
 		{"several data lines", "data: {\ndata: }\n\n", "1 {\n}\nEOF\n"},
 		{"an event without an end", "data: a\n\ndata: b\n", "1 a\n3 b\n" + ErrCut.Error() + "\n"},
 		{"a line without an end", "data: a\n\ndata: b", "1 a\n3 b\n" + ErrCut.Error() + "\n"},
+		{"CR, and CR LF", "data: a\r\rdata: b\r\ndata: c\r\n\r\ndata: d\n\r", "1 a\n3 b\nc\n6 d\nEOF\n"},
 		{"a comment without an end", "data: a\n\n: by", "1 a\nEOF\n"},
 	} {
 		t.Run("sse: "+c.name, func(t *testing.T) {

@@ -27,6 +27,8 @@ import (
 
 	"code.dny.dev/ssrf"
 	"golang.org/x/net/idna"
+
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 )
 
 // MaxURL is the longest accepted URL of a webhook, in bytes.
@@ -193,6 +195,7 @@ func (g *Guard) Parse(raw string) (*Target, error) {
 		return nil, err
 	}
 	named := u.Port() != ""
+	u.RawQuery = outbound.EscapeQuery(u.RawQuery)
 	u.Host = host
 	if strings.Contains(host, ":") {
 		u.Host = "[" + host + "]"

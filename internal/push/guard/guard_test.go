@@ -297,6 +297,7 @@ func TestOrdinaryURLsAreAccepted(t *testing.T) {
 	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
 	for url, want := range map[string][2]string{
 		"https://public.example/hook":                         {"https://public.example/hook", "public.example:443"},
+		"https://public.example/x?a HTTP/1.1&q=ä\"":           {"https://public.example/x?a%20HTTP/1.1&q=%C3%A4%22", "public.example:443"},
 		"HTTPS://Public.Example:8443/a?b=c%20d":               {"https://public.example:8443/a?b=c%20d", "public.example:8443"},
 		"http://public.example":                               {"http://public.example", "public.example:80"},
 		"https://public.example./":                            {"https://public.example./", "public.example:443"},
@@ -306,7 +307,7 @@ func TestOrdinaryURLsAreAccepted(t *testing.T) {
 		"http://93.184.216.34:8080/":                          {"http://93.184.216.34:8080/", "93.184.216.34:8080"},
 		"https://[2606:2800:21F:CB07::8b2c]:443/":             {"https://[2606:2800:21f:cb07::8b2c]:443/", "[2606:2800:21f:cb07::8b2c]:443"},
 		"https://public.example:00443/":                       {"https://public.example:443/", "public.example:443"},
-		"https://public.example/\u00e9?q=\u00e9":              {"https://public.example/%C3%A9?q=\u00e9", "public.example:443"},
+		"https://public.example/\u00e9?q=\u00e9":              {"https://public.example/%C3%A9?q=%C3%A9", "public.example:443"},
 		"https://public.example.:443":                         {"https://public.example.:443", "public.example:443"},
 		"http://public.example:/":                             {"http://public.example/", "public.example:80"},
 		"http://xn--BCHER-kva.com":                            {"http://xn--bcher-kva.com", "xn--bcher-kva.com:80"},

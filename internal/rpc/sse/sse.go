@@ -2,6 +2,7 @@
 package sse
 
 import (
+	"bytes"
 	"net/http"
 	"sync"
 	"time"
@@ -66,6 +67,7 @@ func (s *Writer) Event(id []byte, data ...[]byte) {
 	}
 	b = append(b, "data: "...)
 	for _, part := range data {
+		part = oneLine(part)
 		if len(part) > copied {
 			s.large = append(s.large, insert{len(b), part})
 		} else {
@@ -73,6 +75,19 @@ func (s *Writer) Event(id []byte, data ...[]byte) {
 		}
 	}
 	*s.buf = append(b, '\n', '\n')
+}
+
+// separators are what some clients (httpx-sse before 0.4.2) take for the end of a line. In JSON they occur only in strings.
+var separators = [...]struct{ raw, escape string }{{"\u2028", `\u2028`}, {"\u2029", `\u2029`}, {"\u0085", `\u0085`}}
+
+// oneLine escapes the line separators of Unicode in JSON. It returns the same bytes if there are none.
+func oneLine(document []byte) []byte {
+	for _, s := range separators {
+		if bytes.Contains(document, []byte(s.raw)) {
+			document = bytes.ReplaceAll(document, []byte(s.raw), []byte(s.escape))
+		}
+	}
+	return document
 }
 
 // Name sets the name of the next event.

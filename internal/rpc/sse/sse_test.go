@@ -43,6 +43,13 @@ func TestFrames(t *testing.T) {
 	require.True(t, w.Flushed)
 	require.NoError(t, s.Flush())
 	require.Equal(t, 1, strings.Count(w.Body.String(), "keep-alive"), "nothing is written twice")
+
+	// Some clients end a line at any line separator of Unicode.
+	w = httptest.NewRecorder()
+	s = sse.Start(w, time.Second)
+	s.Event(nil, []byte(`"a`+"\u2028 \u2029 \u0085 ”"+`"`))
+	require.NoError(t, s.Flush())
+	require.Equal(t, `data: "a\u2028 \u2029 \u0085 ”"`+"\n\n", w.Body.String())
 }
 
 func TestFull(t *testing.T) {

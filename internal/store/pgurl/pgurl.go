@@ -40,6 +40,7 @@ func Parse(url string) (*pgx.ConnConfig, Before, error) {
 		return nil, nil, fmt.Errorf("database url: %w", err)
 	}
 	survive(cfg)
+	speak(cfg)
 	return cfg, before, nil
 }
 
@@ -64,6 +65,7 @@ func ParseAny(url string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database url: %w", err)
 	}
+	speak(cfg.ConnConfig)
 	cfg.BeforeConnect = before
 	return cfg, nil
 }
@@ -93,6 +95,11 @@ func connect(ctx context.Context, cfg *pgx.ConnConfig, before Before) (*pgx.Conn
 		}
 	}
 	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// speak sets what pgx needs of a session, whatever the role or the database has.
+func speak(cfg *pgx.ConnConfig) {
+	cfg.RuntimeParams["client_encoding"], cfg.RuntimeParams["standard_conforming_strings"] = "UTF8", "on"
 }
 
 func survive(cfg *pgx.ConnConfig) {

@@ -31,12 +31,15 @@ const unreleasedTable = "holdfast.goose_db_version"
 // ErrUnreleased says that an unreleased version created the schema.
 var ErrUnreleased = errors.New("the database was made by an unreleased version of Holdfast, and no version can migrate it: create a new database")
 
-const serverNumber = "SELECT current_setting('server_version_num')::integer"
+const aboutServer = "SELECT current_setting('server_version_num')::integer, current_setting('server_encoding')"
 
-// CheckServer returns why Holdfast does not run on a PostgreSQL with this server_version_num, and what to use instead.
-func CheckServer(number int) error {
+// CheckServer returns why Holdfast does not run on a PostgreSQL with this server_version_num, or in a database with this
+// server_encoding, and what to use instead.
+func CheckServer(number int, encoding string) error {
 	major, minor := number/10000, number%10000
 	switch {
+	case encoding != "UTF8":
+		return fmt.Errorf("the database has the encoding %s; create one with ENCODING 'UTF8'", encoding)
 	case major < 14:
 		return fmt.Errorf("the database is PostgreSQL %d.%d; use PostgreSQL 14 or later", major, minor)
 	case major == 18 && minor < 2:
@@ -97,10 +100,11 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 	var refused error
 	err = persist(ctx, log, func() error {
 		var number int
-		if err := db.QueryRowContext(ctx, serverNumber).Scan(&number); err != nil {
+		var encoding string
+		if err := db.QueryRowContext(ctx, aboutServer).Scan(&number, &encoding); err != nil {
 			return err
 		}
-		if refused = CheckServer(number); refused != nil {
+		if refused = CheckServer(number, encoding); refused != nil {
 			return refused
 		}
 		var unreleased bool
@@ -272,10 +276,11 @@ func Look(ctx context.Context, databaseURL string, log *slog.Logger) (unusable *
 		}
 		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 		var number int
-		if err := conn.QueryRow(ctx, serverNumber).Scan(&number); err != nil {
+		var encoding string
+		if err := conn.QueryRow(ctx, aboutServer).Scan(&number, &encoding); err != nil {
 			return err
 		}
-		if err := CheckServer(number); err != nil {
+		if err := CheckServer(number, encoding); err != nil {
 			return err
 		}
 		if mayMigrate, err = MayMigrate(ctx, conn); err != nil {

@@ -77,11 +77,18 @@ func TestServersThatLoseUpdatesAreRefused(t *testing.T) {
 		})
 	}
 	for _, number := range []int{140000, 170011, 180002, 180006, 190000} {
-		require.NoError(t, schema.CheckServer(number))
+		require.NoError(t, schema.CheckServer(number, "UTF8"))
 	}
+	require.ErrorContains(t, schema.CheckServer(170011, "SQL_ASCII"), "the database has the encoding SQL_ASCII; create one with ENCODING 'UTF8'")
 }
 
 func TestDirectConnectionIsNoPooler(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, schema.CheckDirect(t.Context(), storetest.New(t).URL, slog.New(slog.DiscardHandler)))
+	db := storetest.New(t)
+	c := storetest.Connect(t, db.URL)
+	for _, setting := range []string{"client_encoding = 'LATIN1'", "standard_conforming_strings = off"} { // which the sessions of pgx cannot have
+		_, err := c.Exec(t.Context(), "ALTER DATABASE "+db.Name+" SET "+setting)
+		require.NoError(t, err)
+	}
+	require.NoError(t, schema.CheckDirect(t.Context(), db.URL, slog.New(slog.DiscardHandler)))
 }
