@@ -10,7 +10,7 @@ func Cancel(r *jsonrw.Reader) *engine.CancelRequest {
 	c := new(engine.CancelRequest)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
-		case "id":
+		case "id", "taskId": // llms.txt of 0.2
 			c.TaskID = r.String()
 		case "metadata":
 			c.Metadata = r.RawObject()
@@ -27,9 +27,10 @@ func Cancel(r *jsonrw.Reader) *engine.CancelRequest {
 func Subscribe(r *jsonrw.Reader) *engine.SubscribeRequest {
 	s := new(engine.SubscribeRequest)
 	for r.Object(); r.Next(); {
-		if string(r.Name()) == "id" {
+		switch string(r.Name()) {
+		case "id", "taskId":
 			s.TaskID = r.String()
-		} else {
+		default:
 			r.Skip()
 		}
 	}

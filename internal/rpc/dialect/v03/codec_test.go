@@ -31,6 +31,19 @@ func BenchmarkCodec(b *testing.B) { suite.Benchmark(b) }
 
 const textMessage = `{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}`
 
+// The methods of llms.txt are those of the specification, some of its members are not.
+func TestMembersOfTheShortText(t *testing.T) {
+	t.Parallel()
+	for op, params := range map[engine.Op]string{
+		engine.OpGet: `{"taskId":"t"}`, engine.OpCancel: `{"taskId":"t"}`, engine.OpSubscribe: `{"taskId":"t"}`, engine.OpPushGet: `{"taskId":"t"}`,
+		engine.OpPushSet: `{"taskId":"t","config":{"url":"https://hook.example"}}`,
+	} {
+		call, err := v03.Codec{}.Decode(op, []byte(params))
+		require.NoError(t, err, op)
+		require.Equal(t, "t", call.TaskID(), op)
+	}
+}
+
 func TestDecodeWaitsUnlessTold(t *testing.T) {
 	t.Parallel()
 	for configuration, want := range map[string]bool{`null`: true, `{}`: true, `{"blocking":null}`: true, `{"blocking":true}`: true, `{"blocking":false}`: false} {

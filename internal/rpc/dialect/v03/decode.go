@@ -1,6 +1,8 @@
 package v03
 
 import (
+	"cmp"
+
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
@@ -40,7 +42,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 // of in it.
 func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, Wait: true, WaitUnsaid: true}
-	var beside string
+	var beside struct{ message, task, context string } // where llms.txt of 0.2 has them
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "message":
@@ -50,7 +52,11 @@ func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
 		case "metadata":
 			s.Metadata = r.RawObject()
 		case "messageId":
-			beside = r.String()
+			beside.message = r.String()
+		case "taskId":
+			beside.task = r.String()
+		case "contextId":
+			beside.context = r.ClientID()
 		default:
 			r.Skip()
 		}
@@ -59,9 +65,8 @@ func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
 		r.FailMember("message", "is required")
 		return s
 	}
-	if s.Message.ID == "" {
-		s.Message.ID = beside
-	}
+	s.Message.ID = cmp.Or(s.Message.ID, beside.message)
+	s.TaskID, s.ContextID = cmp.Or(s.TaskID, beside.task), cmp.Or(s.ContextID, beside.context)
 	r.Require(s.Message.ID != "", "message.messageId")
 	return s
 }
@@ -128,7 +133,7 @@ func get(r *jsonrw.Reader, view *dialect.View) *engine.GetRequest {
 	g := &engine.GetRequest{WithArtifacts: true}
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
-		case "id":
+		case "id", "taskId": // llms.txt of 0.2
 			g.TaskID = r.String()
 		case "historyLength":
 			*view = newest(r.Count())

@@ -15,7 +15,7 @@ func setPush(r *jsonrw.Reader) *engine.PushRequest {
 		switch string(r.Name()) {
 		case "taskId":
 			p.TaskID = r.String()
-		case "pushNotificationConfig":
+		case "pushNotificationConfig", "config": // llms.txt of 0.2
 			p.Set = v0.PushConfig(r, (*jsonrw.Reader).Name, true)
 		default:
 			r.Skip()
@@ -31,7 +31,7 @@ func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
-		case "id":
+		case "id", "taskId":
 			p.TaskID = r.String()
 		case "pushNotificationConfigId":
 			p.ConfigID = r.String()
