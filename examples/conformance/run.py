@@ -178,13 +178,25 @@ def measure(edition, kit, program, work):
             print(f"{edition}: {run}", file=sys.stderr, flush=True)
             report = work / "report.xml"
             report.unlink(missing_ok=True)
-            done = subprocess.run(
-                [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *args],
-                cwd=tree, capture_output=True, text=True, timeout=1800,
-            )
-            if done.returncode not in (0, 1):  # 1: some tests failed
-                sys.exit(f"{edition}, {run}: pytest ended with {done.returncode}\n{done.stdout}{done.stderr}")
-            yield from sorted((label(edition, run, test), test, *rest) for test, *rest in outcomes(report))
+            found = {test: rest for test, *rest in pytest(python, tree, report, args)}
+            if raced := [test for test, (outcome, _) in found.items() if outcome == "failed" and test.split("::")[-1] in RACES]:
+                found |= {test: rest for test, *rest in pytest(python, tree, report, [*args, "-k", " or ".join(RACES)]) if test in raced}
+            yield from sorted((label(edition, run, test), test, *rest) for test, rest in found.items())
+
+
+# Tests that race with the server, and are repeated once: this one compares the states of two gets of a running task.
+RACES = ["test_consistent_behavior_tasks_get"]
+
+
+def pytest(python, tree, report, args):
+    """Runs tests of the kit, and returns their outcomes."""
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *args],
+        cwd=tree, capture_output=True, text=True, timeout=1800,
+    )
+    if done.returncode not in (0, 1):  # 1: some tests failed
+        sys.exit(f"{tree.name}, {args}: pytest ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return list(outcomes(report))
 
 
 def judge(edition, results, expected):

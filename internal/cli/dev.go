@@ -113,9 +113,6 @@ func (c *command) devConfig(d *developing, flags map[string]string) (*config.Con
 	if err != nil {
 		return nil, err
 	}
-	if !given {
-		cfg.Push.AllowPrivate = len(cfg.Exposed()) == 0 // so that holdfast send --listen works
-	}
 	if given && !slices.ContainsFunc(cfg.Agents, func(a config.Agent) bool { return a.Name == d.agent }) && len(cfg.Agents) == 1 {
 		d.agent = cfg.Agents[0].Name
 	}

@@ -80,6 +80,7 @@ func TestDefaultConfigurationServesDemoAgent(t *testing.T) {
 
 			want := Default()
 			want.Agents = c.Agents
+			want.Push.AllowPrivate = source.File == ""
 			require.Empty(t, cmp.Diff(want, c))
 		})
 	}

@@ -69,7 +69,7 @@ func (r *Refusal) Error() string { return r.Reason }
 func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
 // errAddress is the only answer about addresses.
-var errAddress = refuse("the host has no address that webhooks may be sent to")
+var errAddress = refuse("the host has no address that webhooks may be sent to; an operator can allow it with push.allow_private or push.allowed_networks")
 
 // Ports is a range of ports.
 type Ports struct{ First, Last uint16 }

@@ -133,7 +133,7 @@ func names() map[string][][]string {
 }
 
 const (
-	noAddress = "the host has no address that webhooks may be sent to"
+	noAddress = "the host has no address that webhooks may be sent to; an operator can allow it with push.allow_private or push.allowed_networks"
 	unusual   = "the host is an address in an unusual form"
 	noName    = "the host is not a name"
 	noLiteral = "the host is not an address"
