@@ -290,7 +290,7 @@ func TestPushTest(t *testing.T) {
 	var claims map[string]any
 	require.NoError(t, json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &claims)) // package push verifies it
 	require.Equal(t, []any{"acme", push.OwnerClaim(identity.Owner{Tenant: "acme", Subject: "alice"}), "weather", v.TaskID},
-		[]any{claims["tenant"], claims["owner"], claims["agent"], claims["task"]})
+		[]any{claims["tenant"], claims["owner"], claims["agent"], claims["taskId"]})
 
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("sesame\n"), 0o600))

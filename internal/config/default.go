@@ -19,7 +19,7 @@ func Default() *Config {
 		Log:         Log{Level: "info", Format: LogAuto, Requests: RequestsWrites},
 		Limits: Limits{
 			MaxBody:       16 * MiB,
-			MaxDepth:      128,
+			MaxDepth:      32,
 			MaxParts:      1000,
 			MaxBlock:      25 * time.Second, // many clients give up after 30 s,
 			MaxStreams:    20000,

@@ -117,7 +117,7 @@ func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) e
 // StatusAbout implements executor.Emitter.
 func (e *emitter) StatusAbout(ctx context.Context, s task.State, msg *task.Message, more executor.About) error {
 	e.began()
-	metadata, err := e.cleanJSON("metadata", more.Metadata)
+	metadata, err := e.cleanShown("metadata", more.Metadata)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (e *emitter) Ask(ctx context.Context, a executor.Ask) error {
 		return errors.New("resume: this server has no resume URLs")
 	}
 	e.began()
-	metadata, err := e.cleanJSON("metadata", a.Metadata)
+	metadata, err := e.cleanShown("metadata", a.Metadata)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (e *emitter) artifact(ctx context.Context, c executor.Chunk) error {
 	if err := e.cleanArtifact(&a); err != nil {
 		return err
 	}
-	metadata, err := e.cleanJSON("metadata", c.Metadata)
+	metadata, err := e.cleanShown("metadata", c.Metadata)
 	if err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func (e *emitter) Call(ctx context.Context, calls []executor.Call) error {
 	for i := range note.Calls {
 		c := &note.Calls[i]
 		if err = e.cleanMessage(c.Message); err == nil {
-			c.Metadata, err = e.cleanJSON("metadata", c.Metadata)
+			c.Metadata, err = e.cleanShown("metadata", c.Metadata)
 		}
 		if err != nil {
 			e.leave(in)
@@ -649,7 +649,7 @@ func eventSize(ev *task.Event) int64 {
 func (e *emitter) cleanMessage(m *task.Message) (err error) {
 	m.ID = e.cleanText(m.ID)
 	m.Extensions, m.References = e.cleanList(m.Extensions), e.cleanList(m.References)
-	if m.Metadata, err = e.cleanJSON("metadata", m.Metadata); err != nil {
+	if m.Metadata, err = e.cleanShown("metadata", m.Metadata); err != nil {
 		return err
 	}
 	m.Parts, err = e.cleanParts(m.Parts)
@@ -659,7 +659,7 @@ func (e *emitter) cleanMessage(m *task.Message) (err error) {
 func (e *emitter) cleanArtifact(a *task.Artifact) (err error) {
 	a.ID, a.Name, a.Description = e.cleanText(a.ID), e.cleanText(a.Name), e.cleanText(a.Description)
 	a.Extensions = e.cleanList(a.Extensions)
-	if a.Metadata, err = e.cleanJSON("artifact.metadata", a.Metadata); err != nil {
+	if a.Metadata, err = e.cleanShown("artifact.metadata", a.Metadata); err != nil {
 		return err
 	}
 	a.Parts, err = e.cleanParts(a.Parts)
@@ -673,10 +673,10 @@ func (e *emitter) cleanParts(parts []task.Part) (_ []task.Part, err error) {
 		p.Text, p.URL = e.cleanText(p.Text), e.cleanText(p.URL)
 		p.Filename, p.MediaType = e.cleanText(p.Filename), e.cleanText(p.MediaType)
 		p.Raw = bytes.Clone(p.Raw)
-		if p.Data, err = e.cleanJSON(fmt.Sprintf("parts[%d].data", i), p.Data); err != nil {
+		if p.Data, err = e.cleanShown(fmt.Sprintf("parts[%d].data", i), p.Data); err != nil {
 			return nil, err
 		}
-		if p.Metadata, err = e.cleanJSON(fmt.Sprintf("parts[%d].metadata", i), p.Metadata); err != nil {
+		if p.Metadata, err = e.cleanShown(fmt.Sprintf("parts[%d].metadata", i), p.Metadata); err != nil {
 			return nil, err
 		}
 	}
@@ -716,6 +716,14 @@ func (e *emitter) cleanText(s string) string {
 	}
 	e.logReplaced()
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}
+
+// cleanShown cleans JSON that clients see.
+func (e *emitter) cleanShown(member string, raw json.RawMessage) (json.RawMessage, error) {
+	if task.Deeper(raw, task.MaxNesting) {
+		return nil, fmt.Errorf("%s: nests deeper than %d levels, which clients over gRPC could not read", member, task.MaxNesting)
+	}
+	return e.cleanJSON(member, raw)
 }
 
 func (e *emitter) cleanJSON(member string, raw json.RawMessage) (json.RawMessage, error) {

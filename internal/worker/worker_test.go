@@ -535,6 +535,8 @@ func TestEmissionRules(t *testing.T) {
 			err := out.Artifact(ctx, c)
 			require.ErrorContains(t, err, "not valid JSON", name)
 		}
+		deep := json.RawMessage(strings.Repeat("[", 31) + strings.Repeat("]", 31))
+		require.ErrorContains(t, out.Artifact(ctx, part(task.Part{Kind: task.PartData, Data: deep})), "parts[0].data: nests deeper than 30 levels")
 		require.ErrorContains(t, out.Checkpoint(ctx, nil), "not valid JSON")
 		require.ErrorContains(t, out.Checkpoint(ctx, json.RawMessage(`{]`)), "not valid JSON")
 		parts := []task.Part{

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // maxQuote bounds how many bytes of the agent's answer a message repeats.
@@ -145,4 +146,12 @@ func found(k jsontext.Kind) string {
 	default:
 		return "null"
 	}
+}
+
+// tooDeep refuses nesting beyond MaxDepth before the decoder meets it.
+func tooDeep(raw []byte) *Malformed {
+	if task.Deeper(raw, MaxDepth) {
+		return malformed("", "nests deeper than %d levels", MaxDepth)
+	}
+	return nil
 }

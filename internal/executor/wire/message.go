@@ -156,6 +156,9 @@ func (p *part) task() (task.Part, *Malformed) {
 		out.Kind, out.URL = task.PartURL, *p.URL
 		contents++
 	}
+	if bad := unreadable("data", p.Data); bad != nil {
+		return task.Part{}, bad
+	}
 	if p.Data != nil {
 		out.Kind, out.Data = task.PartData, compact(p.Data)
 		contents++
@@ -180,12 +183,20 @@ func names(member string, list []string) *Malformed {
 func object(v jsontext.Value) (json.RawMessage, *Malformed) {
 	switch v.Kind() {
 	case jsontext.KindBeginObject:
-		return compact(v), nil
+		return compact(v), unreadable("", v)
 	case jsontext.KindInvalid, jsontext.KindNull:
 		return nil, nil
 	default:
 		return nil, malformed("", "must be an object, not %s", found(v.Kind()))
 	}
+}
+
+// unreadable refuses JSON that libraries of clients could not read.
+func unreadable(member string, v jsontext.Value) *Malformed {
+	if task.Deeper(v, task.MaxNesting) {
+		return malformed(member, "nests deeper than the %d levels that clients can read", task.MaxNesting)
+	}
+	return nil
 }
 
 // compact removes white space and changes nothing else: the log must not get the line breaks of a pretty-printed

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // resume is the member of ask and auth events that makes the resume URL valid.
@@ -53,7 +54,7 @@ func fromResumed(in *executor.Resumed) *resumed {
 	out := &resumed{Method: in.Method, Query: in.Query, ContentType: in.ContentType}
 	switch {
 	case len(in.Body) == 0:
-	case isJSON(in.ContentType) && tooDeep(in.Body) == nil && jsontext.Value(in.Body).IsValid():
+	case isJSON(in.ContentType) && !task.Deeper(in.Body, MaxDepth) && jsontext.Value(in.Body).IsValid():
 		out.Data = jsontext.Value(in.Body)
 	case utf8.Valid(in.Body):
 		text := string(in.Body)

@@ -214,6 +214,14 @@ func TestNestingIsLimited(t *testing.T) {
 	require.Nil(t, bad)
 	_, bad = Decode([]byte(nested(MaxDepth)))
 	require.EqualError(t, bad, "nests deeper than 100 levels")
+	deep := strings.Repeat(`{"a":`, 31) + "1" + strings.Repeat("}", 31)
+	for raw, member := range map[string]string{
+		`{"type":"artifact","artifact":{"parts":[{"data":` + deep + `}]}}`: "artifact.parts[0].data",
+		`{"type":"status","metadata":` + deep + `}`:                        "metadata",
+	} {
+		_, bad = Decode([]byte(raw))
+		require.EqualError(t, bad, member+": nests deeper than the 30 levels that clients can read")
+	}
 }
 
 func TestAnswers(t *testing.T) {

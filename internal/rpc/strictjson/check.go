@@ -16,7 +16,7 @@ import (
 
 // MaxDepth is the default bound on nested objects and arrays. Published examples stay below 10. The
 // bound limits the stack and the cost of every later reader.
-const MaxDepth = 64
+const MaxDepth = 32
 
 // Error says what is wrong with a body, and where.
 type Error struct {

@@ -36,7 +36,7 @@ func TestCheckRefusals(t *testing.T) {
 		{"a NUL in a string", `{"params":{"message":{"parts":[{"text":"a\u0000b"}]}}}`, false, `params.message.parts[0].text: NUL characters (\u0000) are not accepted`},
 		{"a NUL in a name", `{"params":{"a\u0000":1}}`, false, `params["a\x00"]: NUL characters (\u0000) are not accepted`},
 		{"a NUL after an escaped backslash", `{"a":"\\\u0000"}`, false, `a: NUL characters (\u0000) are not accepted`},
-		{"deep nesting", deep, false, strings.TrimSuffix(strings.Repeat("a.", 64), ".") + ": objects and arrays are nested more than 64 deep"},
+		{"deep nesting", deep, false, strings.TrimSuffix(strings.Repeat("a.", 32), ".") + ": objects and arrays are nested more than 32 deep"},
 	}
 	for _, tt := range tests {
 		err := strictjson.Check([]byte(tt.body), strictjson.MaxDepth)
@@ -52,7 +52,7 @@ func TestCheckAccepts(t *testing.T) {
 	for _, body := range []string{
 		`{}`, `[]`, `1`, ` null `, `"x"`, `{"a":1e400,"b":12345678901234567890123}`,
 		`{"a":"\\u0000 is six characters"}`, `{"a":"\\\\u0000"}`, `{"":1," ":2}`,
-		strings.Repeat("[", 64) + strings.Repeat("]", 64),
+		strings.Repeat("[", 32) + strings.Repeat("]", 32),
 	} {
 		require.NoError(t, strictjson.Check([]byte(body), strictjson.MaxDepth), body)
 	}

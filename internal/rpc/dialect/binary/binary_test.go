@@ -167,6 +167,13 @@ func TestMessagesMatchDocuments(t *testing.T) {
 				document = bytes.Replace(document, []byte(`"pageSize":2,`), nil, 1)
 			}
 			same(t, document, encoded, v.page())
+
+			// What clients can be shown, at the place with the most around it, is within what libraries of protobuf read.
+			deep := json.RawMessage(strings.Repeat(`{"a":`, task.MaxNesting) + "1" + strings.Repeat("}", task.MaxNesting))
+			asks := &task.Task{Status: task.Status{State: task.StateInputRequired, Message: &task.Message{Parts: []task.Part{{Kind: task.PartData, Data: deep}}}}}
+			encoded, err = v.binary.Page(&engine.Page{Tasks: []*task.Task{asks}}, all)
+			require.NoError(t, err)
+			require.NoError(t, proto.UnmarshalOptions{RecursionLimit: 100}.Unmarshal(encoded, v.page()))
 			for _, kind := range []task.EventKind{task.EventMessage, task.EventRun} {
 				none, err := v.binary.Event(identity, &task.Event{Kind: kind, Message: &task.Message{}, Run: &task.RunNote{}})
 				require.NoError(t, err)
@@ -356,7 +363,7 @@ func TestDecodeRefusals(t *testing.T) {
 		"infinity":               {data(structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNumberValue(math.Inf(-1))}})), "message.parts[0].data[0]: is not finite"},
 		"a value without kind":   {data(&structpb.Value{}), "message.parts[0].data: is an empty Value"},
 		"NUL":                    {part(&pb10.Part{Content: &pb10.Part_Text{Text: "a\x00b"}}), "message.parts[0].text: NUL"},
-		"too deep":               {data(deep), "nested more than 64 deep"},
+		"too deep":               {data(deep), "nested more than 32 deep"},
 		"a negative history":     {&pb10.GetTaskRequest{Id: "t", HistoryLength: proto.Int32(-1)}, "historyLength: must be"},
 		"a message as the agent": {&pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_AGENT}}, "message.role: must be ROLE_USER: only the agent speaks"},
 		"a push configuration":   {&pb10.TaskPushNotificationConfig{TaskId: "t"}, "url: is required"},
