@@ -26,6 +26,11 @@ SELECT * FROM holdfast.tasks
    AND (NOT @by_tenant::boolean OR tenant = @tenant::text)
  ORDER BY id DESC LIMIT @max_rows;
 
+-- name: TaskRetried :exec
+-- Notes the task that a retry has made of another. By primary key.
+UPDATE holdfast.tasks SET retried_as = @again::uuid
+ WHERE id = @id;
+
 -- name: OpsTasksSince :many
 -- Tasks created after a task or a time; an id begins with its time (primary key).
 SELECT * FROM holdfast.tasks

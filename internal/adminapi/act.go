@@ -182,8 +182,7 @@ func (a *API) single(name string) func(x *exchange) error {
 	}
 }
 
-// idempotencyKey returns the key of a request as the store keeps it. A client of the owner cannot have the same one, because no
-// header can hold it.
+// idempotencyKey returns the key of a request as the store keeps it.
 func (x *exchange) idempotencyKey() (string, error) {
 	values := x.r.Header.Values("Idempotency-Key")
 	switch {
@@ -192,11 +191,8 @@ func (x *exchange) idempotencyKey() (string, error) {
 	case len(values) > 1 || values[0] == "" || len(values[0]) > 255:
 		return "", invalid("Idempotency-Key", "must be given once, with 1 to 255 bytes")
 	}
-	return keyPrefix + values[0], nil
+	return engine.OperatorKeys + values[0], nil
 }
-
-// keyPrefix begins the idempotency keys of operators.
-const keyPrefix = "operator\x1f"
 
 func (a *API) cancel(ctx context.Context, on *act) (*outcome, error) {
 	if !on.task.Task.Status.State.Terminal() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -307,12 +308,6 @@ func (a *API) work(ctx context.Context, j *store.Job) error {
 		if err != nil {
 			return err
 		}
-		var batch []task.ID
-		if !j.DryRun {
-			for _, t := range page.Tasks {
-				batch = append(batch, t.Task.ID)
-			}
-		}
 		position := page.Next
 		if position.IsZero() && len(page.Tasks) > 0 {
 			position = page.Tasks[len(page.Tasks)-1].Task.ID
@@ -320,7 +315,17 @@ func (a *API) work(ctx context.Context, j *store.Job) error {
 		if len(page.Tasks) == 0 && page.Next.IsZero() {
 			return a.o.Store.EndJob(ctx, j)
 		}
-		if canceled, err = a.o.Store.PlanJob(ctx, j, batch, position, len(page.Tasks), jobTTL); err != nil {
+		matched, batch := 0, []task.ID(nil)
+		for _, t := range page.Tasks {
+			if j.Action == actRetry && !t.Task.RetriedAs.IsZero() {
+				continue // the task that was made of it matches by itself
+			}
+			matched++
+			if !j.DryRun {
+				batch = append(batch, t.Task.ID)
+			}
+		}
+		if canceled, err = a.o.Store.PlanJob(ctx, j, batch, position, matched, jobTTL); err != nil {
 			return err
 		}
 		j.Position, j.Batch = position, batch
@@ -430,5 +435,5 @@ func (a *API) onOne(ctx context.Context, op *store.Operator, j *store.Job, id ta
 		}
 		return nil, err
 	}
-	return actions[j.Action].do(a, ctx, &act{op: op, task: t, options: opts, key: keyPrefix + "job " + j.ID.String() + " " + id.String(), job: true})
+	return actions[j.Action].do(a, ctx, &act{op: op, task: t, options: opts, key: engine.OperatorKeys + "job " + j.ID.String() + " " + id.String(), job: true})
 }

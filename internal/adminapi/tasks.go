@@ -37,6 +37,7 @@ type taskView struct {
 	ClaimedAt         time.Time `json:"claimed_at,omitzero"`
 	CancelRequestedAt time.Time `json:"cancel_requested_at,omitzero"`
 	HeldAt            time.Time `json:"held_at,omitzero"`
+	RetriedAs         string    `json:"retried_as,omitempty"`
 	ArtifactBytes     int64     `json:"artifact_bytes"`
 	TraceID           string    `json:"trace_id,omitempty"`
 }
@@ -47,7 +48,7 @@ func viewTask(t *store.AdminTask) taskView {
 		ID: h.ID.String(), TaskID: h.PublicID, Agent: h.Agent, Tenant: h.Tenant, Owner: h.Owner, ContextID: h.ContextID, Dialect: h.Dialect,
 		State: h.Status.State.String(), StatusAt: h.Status.At.UTC(), CreatedAt: h.CreatedAt.UTC(), LastSeq: h.LastSeq, Direct: h.Direct,
 		Attempt: int(t.Attempt), Runs: t.Runs, Turns: t.Turns, Pending: t.Pending, Worker: idText(t.Worker), ClaimedAt: t.ClaimedAt.UTC(),
-		CancelRequestedAt: t.CancelRequested.UTC(), HeldAt: t.HeldAt.UTC(), ArtifactBytes: t.ArtifactBytes,
+		CancelRequestedAt: t.CancelRequested.UTC(), HeldAt: t.HeldAt.UTC(), RetriedAs: idText(h.RetriedAs), ArtifactBytes: t.ArtifactBytes,
 		TraceID: tracing.Context{Parent: h.Traceparent}.TraceID(),
 	}
 }

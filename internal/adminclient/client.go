@@ -60,6 +60,7 @@ type Task struct {
 	LastSeq   task.Seq  `json:"last_seq"`
 	Direct    bool      `json:"direct,omitempty"`
 	TraceID   string    `json:"trace_id,omitempty"`
+	RetriedAs string    `json:"retried_as,omitempty"`
 	// Attempt and the others are required by the document.
 	Attempt       int   `json:"attempt"`
 	Runs          int   `json:"runs"`

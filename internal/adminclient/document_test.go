@@ -21,7 +21,7 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	one := adminclient.Task{
 		ID: id, TaskID: "x", Agent: "a", Tenant: "t", Owner: "o", ContextID: "c", Dialect: "1.0", State: "failed", StatusAt: now, CreatedAt: now,
-		LastSeq: 1, Direct: true, TraceID: "0123456789abcdef0123456789abcdef",
+		LastSeq: 1, Direct: true, TraceID: "0123456789abcdef0123456789abcdef", RetriedAs: id,
 	}
 	raw := json.RawMessage(`{"a":1}`)
 	event := adminclient.Event{Seq: 1, Kind: "status", At: now, State: "failed", ArtifactID: "a", Append: true, Last: true, Payload: raw}

@@ -37,7 +37,7 @@ the same context and A2A version. The new message has its own messageId, and its
 referenceTaskIds name the old task. By default the verb sends the first message of the
 client, which needs no history; the agent may ask its questions again. With --last it
 sends the last message, for agents that keep a memory per context. Each retry of the same
-task creates another new task.
+task creates another new task; a retry by filter leaves out tasks that were retried.
 
 The verb refuses a task that runs, is due, is parked or is completed.` + bulkHelp + `
 

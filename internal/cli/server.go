@@ -165,6 +165,7 @@ func headerOf(t *adminclient.Task, metadata []byte) (*task.Task, error) {
 		Metadata: metadata, CreatedAt: t.CreatedAt, LastSeq: t.LastSeq, Direct: t.Direct,
 		Status: task.Status{State: stateOf(t.State), At: t.StatusAt},
 	}
+	h.RetriedAs, _ = task.ParseID(t.RetriedAs)
 	if t.TraceID != "" {
 		h.Traceparent = "00-" + t.TraceID + "-0000000000000001-00"
 	}

@@ -42,6 +42,7 @@ type taskView struct {
 	LastSeq   task.Seq        `json:"last_seq"`
 	CreatedAt time.Time       `json:"created_at"`
 	TraceID   string          `json:"trace_id,omitempty"`
+	RetriedAs string          `json:"retried_as,omitempty"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 	History   []messageView   `json:"history"`
 	Artifacts []artifactView  `json:"artifacts"`
@@ -135,6 +136,9 @@ func viewTask(t *task.Task, calls []store.CallRow) taskView {
 		TraceID: tracing.Context{Parent: t.Traceparent}.TraceID(),
 		History: make([]messageView, len(t.History)), Artifacts: make([]artifactView, len(t.Artifacts)),
 	}
+	if !t.RetriedAs.IsZero() {
+		v.RetriedAs = t.RetriedAs.String()
+	}
 	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
 		until := t.Wait.Until.UTC()
 		v.Waits = &until
@@ -145,6 +149,9 @@ func viewTask(t *task.Task, calls []store.CallRow) taskView {
 		} else {
 			v.CalledBy = calls[i].Parent.String()
 		}
+	}
+	if !t.RetriedAs.IsZero() {
+		v.RetriedAs = t.RetriedAs.String()
 	}
 	for i := range t.History {
 		v.History[i] = *viewMessage(&t.History[i])
@@ -253,6 +260,9 @@ func printStoredTask(p *printer, t *task.Task, calls []store.CallRow, failure *f
 	p.field("state", t.Status.State.String()+" since "+stamp(t.Status.At))
 	if failure != nil {
 		p.field("error", fmt.Sprintf("attempt %d %s: %s", failure.Attempt, failure.Outcome, strings.ReplaceAll(failure.Error, "\n", "\n             ")))
+	}
+	if !t.RetriedAs.IsZero() {
+		p.field("retried as", t.RetriedAs.String())
 	}
 	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
 		p.field("waits until", stamp(t.Wait.Until))

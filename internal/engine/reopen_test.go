@@ -214,8 +214,6 @@ func TestConcurrentReopening(t *testing.T) {
 
 func (r *replica) retry(t *testing.T, h *task.Task, last bool) (*task.Task, error) {
 	t.Helper()
-	h, err := r.store.Header(t.Context(), h.ID)
-	require.NoError(t, err)
 	return engine.NewOperator(r.store, identity.Caller{Subject: "root", Method: identity.MethodOperator}).Retry(t.Context(), h, last)
 }
 
@@ -231,10 +229,17 @@ func TestRetryOfEndedTaskCreatesTask(t *testing.T) {
 	require.Equal(t, task.StateFailed, old.Status.State)
 	ends := old.LastSeq
 
+	var newest task.ID
 	for last, text := range map[bool]string{false: "ask which?", true: "fail now"} {
+		old, err := r.store.Header(t.Context(), old.ID)
+		require.NoError(t, err)
 		again, err := r.retry(t, old, last)
 		require.NoError(t, err)
 		require.NotEqual(t, old.ID, again.ID)
+		twice, err := r.retry(t, old, last)
+		require.NoError(t, err)
+		require.Equal(t, again.ID, twice.ID, "another operator did the same at that moment")
+		newest = again.ID
 		h, err := r.store.Header(t.Context(), again.ID)
 		require.NoError(t, err)
 		require.Equal(t, []string{"a", "t", "alice", "ctx", "0.3", `{"n":1.0}`},
@@ -253,6 +258,10 @@ func TestRetryOfEndedTaskCreatesTask(t *testing.T) {
 	h, err := r.store.Header(t.Context(), old.ID)
 	require.NoError(t, err)
 	require.Equal(t, ends, h.LastSeq, "the ended task is unchanged")
+	require.Equal(t, newest, h.RetriedAs)
+	again, err := r.retry(t, h, false)
+	require.NoError(t, err)
+	require.NotEqual(t, newest, again.ID, "a further retry")
 }
 
 func TestRefusedRetries(t *testing.T) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
@@ -15,6 +16,7 @@ type OperatorStore interface {
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
 	Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error)
+	Retried(ctx context.Context, old, again task.ID) error
 }
 
 // Operator has the operations that only operators call. They work on the tasks of every owner and
@@ -39,7 +41,8 @@ func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Ta
 	return o.RetryOnce(ctx, h, last, "")
 }
 
-// RetryOnce is Retry. A key makes a repeated call find the task that the first one has created.
+// RetryOnce is Retry. A key makes a repeated call find the task that the first one has created. Without a key, so does a call
+// at the same moment, or after one that failed before it had noted the new task.
 func (o *Operator) RetryOnce(ctx context.Context, h *task.Task, last bool, key string) (*task.Task, error) {
 	for range 3 {
 		switch s := h.Status.State; s {
@@ -84,12 +87,22 @@ func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool, key s
 	if !slices.Contains(again.References, h.PublicID) {
 		again.References = append(slices.Clone(again.References), h.PublicID)
 	}
+	if key == "" {
+		key = fmt.Sprintf("%sretry\x1f%s\x1f%s\x1f%t", OperatorKeys, h.ID, h.RetriedAs, last)
+	}
 	e := New(Options{Store: As(o.store), Agents: []Agent{{Name: h.Agent}}})
 	owner := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: o.by.Method, Credential: o.by.Subject, Address: o.by.Address, Reason: o.by.Reason}
-	return e.As(owner, h.Agent).Send(ctx, &SendRequest{
+	made, err := e.As(owner, h.Agent).Send(ctx, &SendRequest{
 		Dialect: h.Dialect, ContextID: h.ContextID, Message: &again, Metadata: h.Metadata, IdempotencyKey: key,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return made, o.store.Retried(ctx, h.ID, made.ID)
 }
+
+// OperatorKeys begins the idempotency keys of operators. A client cannot have the same one, because no header can hold it.
+const OperatorKeys = "operator\x1f"
 
 // firstOf returns the client's first message in a history, or with last the last one. It returns
 // nil if the client sent no message.

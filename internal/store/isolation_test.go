@@ -144,8 +144,9 @@ func init() {
 		},
 		"where a page of an operator ends, rounded: the time itself would tell of another tenant": {"AdminWindow", "AgentWindows", "PushWindow"},
 		"the live lists of a replica, which filter in memory":                                     {"AdminTasksByID", "AdminChanged"},
-		"the duty admin_jobs":                 {"JobClaim", "JobPlan", "JobRecord", "JobEnd", "JobRelease"},
-		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
+		"the duty admin_jobs":                           {"JobClaim", "JobPlan", "JobRecord", "JobEnd", "JobRelease"},
+		"a retry, of a task that its operator has read": {"TaskRetried"},
+		"a dispatcher's, fenced by its claim":           {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
 		"retention's, of all callers' tasks": {
 			"ParkedAgents", "ParkedExpire", "EndedAgents", "EndedBefore", "OpenKeep", "EndedKeep", "KeptUnmoved", "EventsKeep",
 			"ArtifactsUnmoved", "ArtifactsErase", "NamesGone", "PushesGone", "TasksLock", "PushCursorsLock", "TasksErase", "Erasures", "EventsErase", "ErasureDone",

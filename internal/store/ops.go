@@ -36,6 +36,12 @@ type TaskRow struct {
 	Runs    int
 }
 
+// Retried notes the task that a retry has made of another.
+func (s *Store) Retried(ctx context.Context, old, again task.ID) error {
+	err := s.q.TaskRetried(ctx, s.hot, dbsqlc.TaskRetriedParams{ID: uuid.UUID(old), Again: uuid.UUID(again)})
+	return translate("note a retry", err)
+}
+
 // ListTasks lists tasks of all owners, the newest first.
 func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 	before := uuid.Max

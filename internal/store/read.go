@@ -75,6 +75,9 @@ func header(r *dbsqlc.Task) *task.Task {
 		StreamBase: task.Seq(r.StreamBase.Int64), LastSeq: task.Seq(r.LastSeq),
 		Status: task.Status{State: task.State(r.State), At: r.StatusAt, Seq: task.Seq(r.StatusSeq)},
 	}
+	if r.RetriedAs != nil {
+		t.RetriedAs = task.ID(*r.RetriedAs)
+	}
 	t.PublicID = t.ID.String()
 	if r.ClientID.Valid {
 		t.PublicID = r.ClientID.String

@@ -30,6 +30,9 @@ type Task struct {
 	// Traceparent is the W3C Trace Context of the span that created it, or "".
 	Traceparent string
 
+	// RetriedAs is the task that the newest retry by an operator has made of it; zero: none.
+	RetriedAs ID
+
 	// StreamBase plus the seq of an event is its id on streams. It counts the events that earlier
 	// tasks had under the same PublicID.
 	StreamBase Seq

@@ -30,6 +30,7 @@
 -- 00034_memory_keys.sql 610b21e5f7bf1279eaf395042de5b3b5e7bc56e1a6611b44e1021ae1ff9d61c4
 -- 00035_metadata.sql 6a674d5f87c0b7b590b4452d703e441a918835b7a14679c188c169c12f411fc7
 -- 00036_workers_leave.sql e7e65ac66a13637484012b723ee0dc4ee55d1dc359ad6cadffcb908a06a14c82
+-- 00037_retried.sql 5cdb1552ee90b472265465ba5dfe46c2e419d94ffc57840609b3790c1a2c7855
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -525,7 +526,7 @@ $$;
 COMMENT ON FUNCTION holdfast.settled_state(of uuid, at bigint) IS 'The state in which a status ended or parked a task; canceled for a deleted task, null if it did neither.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.9' $$;
+    AS $$ SELECT '1.10' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -805,6 +806,28 @@ CREATE TABLE holdfast.artifacts_20261101 (
 ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN artifact_id SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN payload SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.artifacts_20261201 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.artifacts_20261201 ALTER COLUMN artifact_id SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.artifacts_20261201 ALTER COLUMN payload SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.artifacts_20261201 ALTER COLUMN payload SET COMPRESSION lz4;
 CREATE SEQUENCE holdfast.push_attempts_id
     START WITH 1
     INCREMENT BY 1
@@ -833,26 +856,6 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261129 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261129.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261129.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261129.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261129.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.attempts_20261130 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -873,6 +876,26 @@ COMMENT ON COLUMN holdfast.attempts_20261130.delivery_id IS 'The jti of the requ
 COMMENT ON COLUMN holdfast.attempts_20261130.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261130.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261130.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261201 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261201.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261201.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261201.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261201.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -901,6 +924,19 @@ COMMENT ON COLUMN holdfast.audit_20261101.n IS 'Place in the chain, from 1 witho
 COMMENT ON COLUMN holdfast.audit_20261101.login IS 'The database login that wrote it.';
 COMMENT ON COLUMN holdfast.audit_20261101.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
 COMMENT ON COLUMN holdfast.audit_20261101.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
+CREATE TABLE holdfast.audit_20261201 (
+    chain smallint NOT NULL,
+    n bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    login text NOT NULL,
+    entries json NOT NULL,
+    hash bytea NOT NULL
+);
+ALTER TABLE ONLY holdfast.audit_20261201 ALTER COLUMN entries SET COMPRESSION lz4;
+COMMENT ON COLUMN holdfast.audit_20261201.n IS 'Place in the chain, from 1 without a gap.';
+COMMENT ON COLUMN holdfast.audit_20261201.login IS 'The database login that wrote it.';
+COMMENT ON COLUMN holdfast.audit_20261201.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
+COMMENT ON COLUMN holdfast.audit_20261201.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
 CREATE TABLE holdfast.audit_chains (
     chain smallint NOT NULL,
     length bigint DEFAULT 0 NOT NULL,
@@ -955,6 +991,7 @@ CREATE TABLE holdfast.tasks (
     heard_at timestamp with time zone,
     traceparent text,
     agent_metadata json,
+    retried_as uuid,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -995,6 +1032,7 @@ COMMENT ON COLUMN holdfast.tasks.posted_attempt IS 'The newest attempt whose age
 COMMENT ON COLUMN holdfast.tasks.heard_at IS 'When it last sent events or a heartbeat there.';
 COMMENT ON COLUMN holdfast.tasks.traceparent IS 'W3C Trace Context of the span that created it; null: it was not traced.';
 COMMENT ON COLUMN holdfast.tasks.agent_metadata IS 'The metadata of its statuses, merged. Clients see it in that of the task.';
+COMMENT ON COLUMN holdfast.tasks.retried_as IS 'The task that the newest retry by an operator has made of it; null: none.';
 CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
  SELECT t.id,
     e.task,
@@ -1115,6 +1153,28 @@ CREATE TABLE holdfast.events_20261101 (
 ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN artifact_id SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN payload SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.events_20261201 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.events_20261201 ALTER COLUMN artifact_id SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.events_20261201 ALTER COLUMN payload SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.events_20261201 ALTER COLUMN payload SET COMPRESSION lz4;
 CREATE TABLE holdfast.events_kept (
     task uuid NOT NULL,
     seq bigint NOT NULL,
@@ -1149,16 +1209,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261129 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261129.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261130 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -1169,6 +1219,16 @@ CREATE TABLE holdfast.keys_20261130 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261130.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261201 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261201.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1447,6 +1507,7 @@ CREATE TABLE holdfast.tasks_ended (
     heard_at timestamp with time zone,
     traceparent text,
     agent_metadata json,
+    retried_as uuid,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1493,6 +1554,7 @@ CREATE TABLE holdfast.tasks_dated (
     heard_at timestamp with time zone,
     traceparent text,
     agent_metadata json,
+    retried_as uuid,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1539,6 +1601,53 @@ CREATE TABLE holdfast.tasks_20261101 (
     heard_at timestamp with time zone,
     traceparent text,
     agent_metadata json,
+    retried_as uuid,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+);
+CREATE TABLE holdfast.tasks_20261201 (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
+    posted bigint DEFAULT 0 NOT NULL,
+    posted_attempt integer DEFAULT 0 NOT NULL,
+    heard_at timestamp with time zone,
+    traceparent text,
+    agent_metadata json,
+    retried_as uuid,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1584,6 +1693,7 @@ CREATE TABLE holdfast.tasks_kept (
     heard_at timestamp with time zone,
     traceparent text,
     agent_metadata json,
+    retried_as uuid,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1629,6 +1739,7 @@ CREATE TABLE holdfast.tasks_open (
     heard_at timestamp with time zone,
     traceparent text,
     agent_metadata json,
+    retried_as uuid,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -2326,7 +2437,8 @@ CREATE VIEW holdfast.v_tasks AS
             ELSE NULL::timestamp with time zone
         END AS resume_until,
     substr(t.traceparent, 4, 32) AS trace_id,
-    t.agent_metadata
+    t.agent_metadata,
+    t.retried_as
    FROM holdfast.tasks t;
 COMMENT ON VIEW holdfast.v_tasks IS 'Every task in its current state.';
 COMMENT ON COLUMN holdfast.v_tasks.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
@@ -2359,6 +2471,7 @@ COMMENT ON COLUMN holdfast.v_tasks.held_at IS 'When an operator put it on hold (
 COMMENT ON COLUMN holdfast.v_tasks.resume_until IS 'Parked: until when the resume URL of its turn is valid; null: its agent has not asked for that.';
 COMMENT ON COLUMN holdfast.v_tasks.trace_id IS 'The trace of the request that created it; null: it was not traced.';
 COMMENT ON COLUMN holdfast.v_tasks.agent_metadata IS 'Metadata of its statuses, merged by key. Clients see both in the metadata of the task.';
+COMMENT ON COLUMN holdfast.v_tasks.retried_as IS 'The task that the newest retry by an operator has made of it; null: none.';
 CREATE VIEW holdfast.v_transitions AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -2511,96 +2624,100 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261129 FOR VALUES FROM ('2026-11-29 05:45:00+05:45') TO ('2026-11-30 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261201 FOR VALUES FROM ('01a22ee6-b000-0000-0000-000000000000') TO ('01a2ce8b-d400-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261130 FOR VALUES FROM ('2026-11-30 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261201 FOR VALUES FROM ('2026-12-01 05:45:00+05:45') TO ('2026-12-02 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261201 FOR VALUES FROM ('2026-12-01 05:45:00+05:45') TO ('2027-01-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261201 FOR VALUES FROM ('01a22ee6-b000-0000-0000-000000000000') TO ('01a2ce8b-d400-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261129 FOR VALUES FROM ('2026-11-29') TO ('2026-11-30');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261130 FOR VALUES FROM ('2026-11-30') TO ('2026-12-01');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261201 FOR VALUES FROM ('2026-12-01') TO ('2026-12-02');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261201 FOR VALUES FROM ('01a22ee6-b000-0000-0000-000000000000') TO ('01a2ce8b-d400-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-30 04:52:15.767292+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-30 04:52:15.768589+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-30 04:52:15.774641+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-30 04:52:15.788947+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-30 04:52:15.793963+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-30 04:52:15.799048+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.803597+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.80425+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.804949+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.805592+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.806286+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.806916+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.807596+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.808394+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.809076+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.80977+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.810463+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.811094+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.811827+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.81246+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.813177+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.81379+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.814407+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.815074+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.816096+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.81666+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 04:52:15.821258+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 04:52:15.825646+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-30 04:52:15.866554+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261129 VALUES (1, '01a22990-0c17-735b-96fa-2f75e22f25fa', 'w1', '2026-11-30 04:52:15.869693+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (2, '01a22990-0c17-735b-96fa-2f75e22f25fa', 'w1', '2026-11-30 04:52:15.874234+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (3, '01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', '2026-11-30 04:52:15.881+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (4, '01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', '2026-11-30 04:52:15.883671+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (5, '01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', '2026-11-30 04:52:15.88617+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (6, '01a22990-0c0d-7e7e-817c-7f522a848d34', 'w1', '2026-11-30 04:52:15.892648+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (7, '01a22990-0c0d-7e7e-817c-7f522a848d34', 'w1', '2026-11-30 04:52:15.895422+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (8, '01a22990-0c12-7e25-aa06-e5bce1dd8c81', 'w1', '2026-11-30 04:52:15.901677+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (9, '01a22990-0bf2-7d67-a725-c73d854250f1', 'w1', '2026-11-30 04:52:15.90722+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-30 04:52:15.727804+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0b82-70ef-b3e1-2d330d15345d","agent":"travel","subject":"ada"}]', '\xfa7ad004356d5956b797b7395b536ec73c10af24841e1c35d0905d22a41535c6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-30 04:52:15.762193+05:45', 'holdfast', '[{"action":"task.continued","task":"01a22990-0b82-70ef-b3e1-2d330d15345d","agent":"travel"}]', '\x9e883096c82655b3bfa49c012acf340608ea88b7039c0fffc559dea8d6c3e39e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-30 04:52:15.77163+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bba-7aa0-bea6-cbea37d2a73f","agent":"travel","subject":"ada"}]', '\x0a1178eddb21338755fb75e74448c5b6f8e0787d85f2b8e0c3de0d31fdbeeace');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-30 04:52:15.776667+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bbf-7e87-806a-adb3c0f7803a","agent":"travel","subject":"ben"}]', '\x91d025f4a0ef3eb06e496c76a07bf39ff79b7d99096b4c29b1724c315f59d10c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-30 04:52:15.780877+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bc4-713f-a70b-7b6b4da13152","agent":"travel","subject":"ben"}]', '\x963ae16e8224196ff839c29174085cc7ad09fd4d81750b7a6479d27436cadb58');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-30 04:52:15.791412+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bce-792a-985a-c421663a91e2","agent":"travel","subject":"ben"}]', '\x565d56b84c79bf54626f5c425897465476c11e2ddea843e6e3e9408dd347ee9d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-30 04:52:15.801276+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bd8-7752-a42a-295f944e608a","agent":"writer","subject":"ada"}]', '\x453a92df2f3afc28ea11c5c6aaa74c2ad35b894d4d9ab8d99515bcdf62f497cb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-30 04:52:15.818787+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bea-7006-8b22-8d5fb23898c8","agent":"writer","subject":"cyd"}]', '\x17a6ed5be64121271a04ef85fba7496ec6fe3a23dca1ebc14f2e02df7632cf32');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-30 04:52:15.823237+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bee-7805-bd45-c954ee30a25f","agent":"writer","subject":"cyd"}]', '\x224533484c774bb469625ab48deeba34caaf35cfaaf410d35e28f0cf41f552be');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-30 04:52:15.827615+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bf2-7d67-a725-c73d854250f1","agent":"writer","subject":"cyd"}]', '\xe4acf7f1da4dc6d520a50c45a1b3c2cc79fbbe417ab1bd79ef24cd8f7af9d126');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-30 04:52:15.832565+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a22990-0bf2-7d67-a725-c73d854250f1","agent":"writer"}]', '\xb3090bdc780fb37d6c122cb6e85e9d4b90d6e476dd2d3452e8f809e36bd43338');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-30 04:52:15.83544+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bfa-7a31-96d2-e523cf42869a","agent":"writer","subject":"cyd"}]', '\xf4a008f74c93594efa30d8c3a9088b0a6f26de9622882b96bf9a3b9ced85ae9b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-30 04:52:15.836624+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a22990-0bfa-7a31-96d2-e523cf42869a","agent":"writer"}]', '\x1a634cac5c698cf5e8d77d1e414fe4f0c3dcf7618b7ee2fcadc29f116e8d1310');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-30 04:52:15.838148+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bfd-75b5-8f57-2fdb4ef6c050","agent":"support","subject":"ben"}]', '\x4fccc82ce2bb7321e3e46f4fbadd1d7c83bcfc82df9e6c409b5baafdf14ae957');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-30 04:52:15.842213+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c01-77f3-8859-4c8de1fe286b","agent":"support","subject":"ben"}]', '\x4436654cbe22f2451670d0c3d9f90dd57b1773a3cfd5db62ca906b70b58bef64');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-30 04:52:15.8461+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c05-7578-8061-3e80bfbf97eb","agent":"support","subject":"cyd"}]', '\x895fff2aab30943f4451f887ff0b3387c8653aa42e1b3921b138a3a026023418');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-30 04:52:15.850389+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c09-7adb-ac6a-e5f9565bf6a8","agent":"support","subject":"cyd"}]', '\x2dc062ab144deb849d496c282f90131acd84013d49b23a2213c47c3993c70246');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-30 04:52:15.855082+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c0d-7e7e-817c-7f522a848d34","agent":"support","subject":"cyd"}]', '\x4d98aef05fbc0ab3ce578dde9a52245e44e706e4c07cd7f942632d524dacfac9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-30 04:52:15.859604+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c12-7e25-aa06-e5bce1dd8c81","agent":"support","subject":"cyd"}]', '\x21650f6ec9ed03ab4cab09bfac6cbe70c913b4ec9107522d7e4c9cfa299b25cb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-30 04:52:15.863897+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c17-735b-96fa-2f75e22f25fa","agent":"writer","subject":"ada"}]', '\x73677872423f8e414ba8f3fe20789f6fac8529b3e19500a43562e28e8cf30c6d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-30 04:52:15.871659+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c1e-7b35-be0b-98ae08905655","agent":"writer","subject":"ben"}]', '\x9690b0b0c64c8e276ab7a107c357ecdfac13a22ace975251192bcffabf1851db');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-30 04:52:15.875108+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c22-75a0-9de5-19bb5122ab41","agent":"support","subject":"ben"}]', '\x869cb5fa1c48cc851e517880e905ce22c3010c3488befb9644afa4600ac39638');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-30 04:52:15.879579+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c26-7c4a-8570-da176101e8d2","agent":"travel","subject":"ada"}]', '\x3b5f9b037f7fbe64e5db86370a3ce6086506bf88a8a2cc5d1b1a661c02e1a2db');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-30 04:52:15.881188+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c28-7791-b435-a5071bb37863","agent":"travel","subject":"ada"}]', '\x82dad13bd2f76c8aeb160add708a47e122b2399c51addcac3d3ce0b5d7969795');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-30 04:52:15.889323+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0c17-735b-96fa-2f75e22f25fa","object":"w1"}]', '\xc2d13c42febe57b27e400ed88527d41b2e31a3c6626e88ecc8fc2f3941a7b852');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-30 04:52:15.89221+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0c17-735b-96fa-2f75e22f25fa","object":"w1"}]', '\x37a353d2d9b5190035759ded84fed40432f1d2d89a7590ad9880f1817835ea6b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-30 04:52:15.916779+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0c09-7adb-ac6a-e5f9565bf6a8","object":"w1"}]', '\xa3abd9cfd4cbd4eb22fe53c71ced3c9539b7e5c4f4a3c5643ab0f844942115fc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-30 04:52:15.918343+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0c09-7adb-ac6a-e5f9565bf6a8","object":"w1"}]', '\x69d1939b113afff1729fc0f35c21b8cb495cf12d4f5568e39feb37887c61299e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-30 04:52:15.928664+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0c0d-7e7e-817c-7f522a848d34","object":"w1"}]', '\x09667b924a91d79b05dcfa72da6ab50268e2a77aac24874bad452f2bc997fc34');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-30 04:52:15.929997+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0c0d-7e7e-817c-7f522a848d34","object":"w1"}]', '\x6fa5f705bbaebe6342a1eea01556ec95434a2132d6d4d114cf6b2a3dc79b1291');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-30 04:52:15.938019+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0c12-7e25-aa06-e5bce1dd8c81","object":"w1"}]', '\xf2292aed0de286272cd64add6ec76253c2b2365ad93d45689e3d2189b5136513');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-30 04:52:15.93927+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0c12-7e25-aa06-e5bce1dd8c81","object":"w1"}]', '\x5b48527abe2b4fcfe66d4d2cde44bf4c59f3bfa23bb70386f08139287d1c6855');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-30 04:52:15.943966+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0bf2-7d67-a725-c73d854250f1","object":"w1"}]', '\x53e6c9ceecc3cbec967225ab9857980e1e204b6709e381f9fe0b721a712d92d2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-30 04:52:15.944967+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0bf2-7d67-a725-c73d854250f1","object":"w1"}]', '\xcb4f8d66c55b26550daed5fdf800ab1a73a5cad8deda46317a6fca8161b4f15b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-30 04:52:15.955223+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c6b-7f2b-8c4a-4318742bce66","agent":"writer","subject":"cyd"}]', '\xcf06bb00e506818041a4202df089c7ac0aea65096a7e55d55dcf6f3b6ee6d09c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-30 04:52:15.957611+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c74-74c9-8e44-c76dd7b31291","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x0d8f8a4817ced40037028ec67bea656efdb1d9142eccdd9bdda6c23e9407f986');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-30 04:52:15.969512+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c77-7af3-8f9c-a59ee38967fb","agent":"helper"}]', '\xeda29c3a54af94ae41a938b74e725885946ebf42b15303798ad7286f5cb9aeca');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-30 06:34:26.75007+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-30 06:34:26.751211+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-98e1-723f-bf3e-8c5f3e6d3565', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-30 06:34:26.756419+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-98f1-7e00-9660-991d3759b834', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-30 06:34:26.778183+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-98fb-77c2-b289-71c691a59fd7', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-30 06:34:26.786719+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-98fb-77c2-b289-71c691a59fd7', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-30 06:34:26.790935+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.794948+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.795493+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.796078+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.796638+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.797206+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.79769+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.798245+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.798668+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.799135+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.799577+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.800076+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.800495+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.801013+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.804414+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.805132+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.805648+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.806171+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.806735+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.808626+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:34:26.809287+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-991a-7562-84df-09e7d22bada4', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 06:34:26.813317+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-991e-7827-9427-6753218695dd', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 06:34:26.817246+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229ed-9941-75a9-8583-d7388037b694', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-30 06:34:26.851456+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261130 VALUES (1, '01a229ed-9941-75a9-8583-d7388037b694', 'w1', '2026-11-30 06:34:26.845702+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229ed-9887-7021-aec6-86f170fe6a64');
+INSERT INTO holdfast.attempts_20261130 VALUES (2, '01a229ed-9941-75a9-8583-d7388037b694', 'w1', '2026-11-30 06:34:26.849448+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a229ed-9887-7021-aec6-86f170fe6a64');
+INSERT INTO holdfast.attempts_20261130 VALUES (3, '01a229ed-9936-755f-b8ed-f68aa25e5319', 'w1', '2026-11-30 06:34:26.8536+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229ed-9887-7021-aec6-86f170fe6a64');
+INSERT INTO holdfast.attempts_20261130 VALUES (4, '01a229ed-9936-755f-b8ed-f68aa25e5319', 'w1', '2026-11-30 06:34:26.855214+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229ed-9887-7021-aec6-86f170fe6a64');
+INSERT INTO holdfast.attempts_20261130 VALUES (5, '01a229ed-9936-755f-b8ed-f68aa25e5319', 'w1', '2026-11-30 06:34:26.858498+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229ed-9887-7021-aec6-86f170fe6a64');
+INSERT INTO holdfast.attempts_20261130 VALUES (6, '01a229ed-9939-79fe-9e7d-e865dae9d48a', 'w1', '2026-11-30 06:34:26.86199+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229ed-9887-7021-aec6-86f170fe6a64');
+INSERT INTO holdfast.attempts_20261130 VALUES (7, '01a229ed-9939-79fe-9e7d-e865dae9d48a', 'w1', '2026-11-30 06:34:26.863464+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229ed-9887-7021-aec6-86f170fe6a64');
+INSERT INTO holdfast.attempts_20261130 VALUES (8, '01a229ed-993e-764f-9ec2-f59173bfcb0c', 'w1', '2026-11-30 06:34:26.867049+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229ed-9887-7021-aec6-86f170fe6a64');
+INSERT INTO holdfast.attempts_20261130 VALUES (9, '01a229ed-9922-751f-8b14-16a4c25e6e90', 'w1', '2026-11-30 06:34:26.870564+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a229ed-9887-7021-aec6-86f170fe6a64');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-30 06:34:26.699841+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9895-7471-96a1-83534e8db814","agent":"travel","subject":"ada"}]', '\x88b033a75aea529140e5ef915dd357af1eea204f6f786f817bc373149daf41f1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-30 06:34:26.738052+05:45', 'holdfast', '[{"action":"task.continued","task":"01a229ed-9895-7471-96a1-83534e8db814","agent":"travel"}]', '\x9dc16de2fdc5a6f99ccd25b9146d50cf48b33bdd1ce2b6b44dd63422898e1f49');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-30 06:34:26.75409+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-98e1-723f-bf3e-8c5f3e6d3565","agent":"travel","subject":"ada"}]', '\xf6d859349febd75379c5a1d24c9ee1a85341961fd0ae8070bf0a85630cd033f9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-30 06:34:26.762368+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-98e9-7a9f-ae87-27249d0eb2e9","agent":"travel","subject":"ben"}]', '\x828afc1ac508ec2de307d465c67079d7c49b8f94f82bb50d5d5f6ae5fda7f20d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-30 06:34:26.770644+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-98f1-7e00-9660-991d3759b834","agent":"travel","subject":"ben"}]', '\x9d0cd9903a43d440965e380235b17704f761901ca27132f8027429e740ffa63d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-30 06:34:26.780197+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-98fb-77c2-b289-71c691a59fd7","agent":"travel","subject":"ben"}]', '\x4143aa34b81e69b2d1f703ae53154dff64c0c8b460e1c7287d7e722dad12d673');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-30 06:34:26.79282+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9908-7238-9c72-78e36a93672d","agent":"writer","subject":"ada"}]', '\xa19481e4cd5cdaf85b6582aac846b9fd3a7658196215dadbc94c4e9a00a1ab32');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-30 06:34:26.811079+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-991a-7562-84df-09e7d22bada4","agent":"writer","subject":"cyd"}]', '\xaf9f58f14204562aed15e55764e048f2a0c12aa65c6402d66a0793fbd9f55cc0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-30 06:34:26.815128+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-991e-7827-9427-6753218695dd","agent":"writer","subject":"cyd"}]', '\x1a9f6c3ed28c082d9706991ce9820d9e00cff1392cab65d6bce1cc78dbd1855e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-30 06:34:26.818976+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9922-751f-8b14-16a4c25e6e90","agent":"writer","subject":"cyd"}]', '\x4ee1de611423e17535c3145cc084dcf37aeb30cc742e51feef6ddafbf8ac8e5e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-30 06:34:26.824407+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a229ed-9922-751f-8b14-16a4c25e6e90","agent":"writer"}]', '\x1a590da2dc3eb7c9888e34249022b92cd1594f33a43ce4b2ba6acbabb1c396f8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-30 06:34:26.827377+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-992a-751d-8f2f-49b87d2969e4","agent":"writer","subject":"cyd"}]', '\x403f35c3e456f14a4687ace1228de9eb84148aac98fdc4b35934eb99575941e8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-30 06:34:26.828236+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a229ed-992a-751d-8f2f-49b87d2969e4","agent":"writer"}]', '\x04861e253d87fee425b17f467f0b9db9e53a4f0e00d0f64234ae988aeab735b1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-30 06:34:26.829401+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-992c-7b04-9b9f-db4a004c0f83","agent":"support","subject":"ben"}]', '\x64fb279ee3db6758de7d2bc3818c448462d219ceee69d08927314450b95fdf63');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-30 06:34:26.83268+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9930-713d-b852-3c462ab5f728","agent":"support","subject":"ben"}]', '\x5f8639779a71ca4cad0c987ae789be143a0ab0ab0e26bc449d676aaa51172352');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-30 06:34:26.835966+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9933-76e1-9733-928e5565bec9","agent":"support","subject":"cyd"}]', '\x745b8a6f2c5a89bd57e943091f4fffd6dbfca9fe07bf795e619066bc8212ab04');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-30 06:34:26.838936+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9936-755f-b8ed-f68aa25e5319","agent":"support","subject":"cyd"}]', '\xa63a10ca99519d0ddcb8a8a4f85854c9c257d2bf562857e712cf51e6be80ad24');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-30 06:34:26.843683+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9939-79fe-9e7d-e865dae9d48a","agent":"support","subject":"cyd"}]', '\xb8f78ff4d9261cec16efe6efa725196109d375562b34f41cd3bc4bae5c3e0ca1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-30 06:34:26.846954+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-993e-764f-9ec2-f59173bfcb0c","agent":"support","subject":"cyd"}]', '\x5bfc03e88908ab070c0ee37777840b3968163793718494d07cdf1c059100a0bd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-30 06:34:26.849875+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9941-75a9-8583-d7388037b694","agent":"writer","subject":"ada"}]', '\xbb619be45a05455356a14caa1640a16f3d3b1a6ae04c9f50b097b52cc5177786');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-30 06:34:26.854711+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9946-7277-a085-e0bf7d36aafe","agent":"writer","subject":"ben"}]', '\x233a2b068ed782890479cff3944b3ecb95e252db789ae47b1dda8ddd13b9b3a6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-30 06:34:26.858617+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-994a-71b1-899b-28705d638a51","agent":"support","subject":"ben"}]', '\x0f03960491f1e2e7be8c46facf0a944c9ee5dc4e88b5730839c9f20ddbe02856');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-30 06:34:26.863249+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-994e-78ff-8c31-8bd387fe0faf","agent":"travel","subject":"ada"}]', '\x39ef1cc15015624cd22efbbbe13b1d288be3065823e588c9ef598d150c3e9818');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-30 06:34:26.864515+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-994f-7e89-92c7-01764601bfdc","agent":"travel","subject":"ada"}]', '\x695e6c7c5f0f8cd14c4e85682b2dcc7b5e62f6eff7a3e14fde797dab03f5cbd0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-30 06:34:26.869996+05:45', 'holdfast', '[{"action":"push.set","task":"01a229ed-9941-75a9-8583-d7388037b694","object":"w1"}]', '\x41cb00c409d670e001c77e5cf53030baf6efa8630e384ccb32898812a21efe12');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-30 06:34:26.871759+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229ed-9941-75a9-8583-d7388037b694","object":"w1"}]', '\xa6e3771f34f15750e80648145c840cf9aa24d5d86deed7e4fa87eb402ce24416');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-30 06:34:26.891211+05:45', 'holdfast', '[{"action":"push.set","task":"01a229ed-9936-755f-b8ed-f68aa25e5319","object":"w1"}]', '\x1e8855b1a76b18f2050b9f418afa0a7ff99b7341e7b69654010224ae781518dc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-30 06:34:26.891894+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229ed-9936-755f-b8ed-f68aa25e5319","object":"w1"}]', '\x391aed88deaecb376fb6c13330c14a089d66bcafbdccc48459ba452de25f1e84');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-30 06:34:26.899888+05:45', 'holdfast', '[{"action":"push.set","task":"01a229ed-9939-79fe-9e7d-e865dae9d48a","object":"w1"}]', '\xd476b0c3004462cc9a0d5c5b5d41dc79975c0fde40a6d7227a5d990a67f7e949');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-30 06:34:26.900595+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229ed-9939-79fe-9e7d-e865dae9d48a","object":"w1"}]', '\x1193e5999d16fec97935695ac108cecc227f0f1437974ecda9b688d398838ee6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-30 06:34:26.904959+05:45', 'holdfast', '[{"action":"push.set","task":"01a229ed-993e-764f-9ec2-f59173bfcb0c","object":"w1"}]', '\x64c3205e38987bc4ea8d0e0783c8732549ddf644a5f3740f7102488771dec05d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-30 06:34:26.905671+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229ed-993e-764f-9ec2-f59173bfcb0c","object":"w1"}]', '\x2653eb1e62d0358c7464a35b05ef99114306d694454b7629f3b8c48a846c52c8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-30 06:34:26.908488+05:45', 'holdfast', '[{"action":"push.set","task":"01a229ed-9922-751f-8b14-16a4c25e6e90","object":"w1"}]', '\xf92b526afbafd4f2a0fe27b5449d47911512e9e8fd762a9840d8087a8c703b06');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-30 06:34:26.909125+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229ed-9922-751f-8b14-16a4c25e6e90","object":"w1"}]', '\xca1a39184feb2c256c6e0ca0b1d4c9cdc0fa6a4f6d4a2d1feadefa84c8cc3599');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-30 06:34:26.916352+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-997e-7f37-a62a-e9aeb9ebf867","agent":"writer","subject":"cyd"}]', '\x36dcc6db0fd1cb8bdb0ffb04c053a3fcc12b846424ccddccc00d49576a7aaea0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-30 06:34:26.918186+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9985-7366-9a98-d1a1511e8a42","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x5094c9c91815b2ad7414201ac482c38ab48c25b2502aacd3014c2d28f165e9f9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-30 06:34:26.930287+05:45', 'holdfast', '[{"action":"task.created","task":"01a229ed-9989-784d-8424-2258a04eb515","agent":"helper"}]', '\xc76eaec19bec6335613e510f5493c94ec69effd3845eecf87d7ec7854d17c2b2');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2664,196 +2781,197 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xeda29c3a54af94ae41a938b74e725885946ebf42b15303798ad7286f5cb9aeca', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 'writer', 'canceled', '2026-11-30 04:52:15.831062+05:45', '2026-11-30 04:52:15.831062+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a22990-0c17-735b-96fa-2f75e22f25fa', 1, '{"chapter": 1}', '01a22990-0c1d-70da-ba85-e5ccd96f30fd', '2026-11-30 04:52:15.869723+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-30 04:52:15.719065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.746752+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-30 04:52:15.751997+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.73769+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a22990-0bab-7c55-b85f-adad7325268b', '2026-11-30 04:52:15.75748+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.75748+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.7662+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-30 04:52:15.769349+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.765071+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-30 04:52:15.770825+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.773778+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.775378+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.77276+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bbf-7e87-806a-adb3c0f7803a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-30 04:52:15.776096+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bbf-7e87-806a-adb3c0f7803a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.778606+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bbf-7e87-806a-adb3c0f7803a', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-30 04:52:15.779421+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.777683+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-30 04:52:15.780291+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.782631+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 04:52:15.784203+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.781839+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 04:52:15.787332+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.786517+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.789894+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.788114+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-30 04:52:15.790812+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.793198+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a22990-0b80-72fc-bfd0-19711b0f0fff"}', NULL, '2026-11-30 04:52:15.796234+05:45', '01a22990-0b80-72fc-bfd0-19711b0f0fff', '2026-11-30 04:52:15.792371+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.799839+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.798327+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-30 04:52:15.800611+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.802941+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-30 04:52:15.817371+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.802268+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 04:52:15.818174+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.820501+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.821935+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.819643+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 04:52:15.822678+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.824835+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.826273+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.824117+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-30 04:52:15.827021+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.829354+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.833849+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.8286+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfa-7a31-96d2-e523cf42869a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-30 04:52:15.834854+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfa-7a31-96d2-e523cf42869a', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.836393+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfd-75b5-8f57-2fdb4ef6c050', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-30 04:52:15.837484+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfd-75b5-8f57-2fdb4ef6c050', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.839975+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfd-75b5-8f57-2fdb4ef6c050', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 04:52:15.84078+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.839069+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c01-77f3-8859-4c8de1fe286b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-30 04:52:15.841644+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c01-77f3-8859-4c8de1fe286b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.843923+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c01-77f3-8859-4c8de1fe286b', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 04:52:15.84467+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.843117+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c05-7578-8061-3e80bfbf97eb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-30 04:52:15.845491+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c05-7578-8061-3e80bfbf97eb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.848187+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c05-7578-8061-3e80bfbf97eb', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-30 04:52:15.849049+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.847196+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 04:52:15.84982+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.852192+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 04:52:15.852988+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.851365+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 04:52:15.854082+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.857059+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 04:52:15.857959+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.856139+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 04:52:15.859065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.861463+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 04:52:15.862256+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.860617+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-30 04:52:15.863328+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.865679+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c1e-7b35-be0b-98ae08905655', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-30 04:52:15.870906+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c1e-7b35-be0b-98ae08905655', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.873622+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-30 04:52:15.874513+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.876677+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c26-7c4a-8570-da176101e8d2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-30 04:52:15.878974+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-30 04:52:15.877457+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.875875+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c28-7791-b435-a5071bb37863', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-30 04:52:15.880598+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 04:52:15.957068+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.959988+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a22990-0c77-7af3-8f9c-a59ee38967fb","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-30 04:52:15.959988+05:45', '01a22990-0c76-763a-8cdc-5652559a90eb', '2026-11-30 04:52:15.958833+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-30 04:52:15.967902+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.971649+05:45', '01a22990-0c82-7306-aee3-43e3f24d392d', '2026-11-30 04:52:15.970676+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.971649+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c6b-7f2b-8c4a-4318742bce66', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 04:52:15.950812+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261129 VALUES ('2026-11-29', '', 'ada', 'k-1', '\x6b2d31', '01a22990-0b82-70ef-b3e1-2d330d15345d', '2026-11-30 04:52:15.719065+05:45');
-INSERT INTO holdfast.keys_20261129 VALUES ('2026-11-29', '', 'ada', 'k-2', '\x6b2d32', '01a22990-0bba-7aa0-bea6-cbea37d2a73f', '2026-11-30 04:52:15.770825+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 05:52:15.713269+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0b79-7488-88f2-eaeb86f1de5f', 'web-1/1042', '1.4.0', '2026-11-30 04:52:15.71109+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0b80-7067-a7e0-146a7a24ba0d', 'web-2/988', '1.4.0', '2026-11-30 04:52:15.712092+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0b80-72fc-bfd0-19711b0f0fff', 'web-2/731', '1.4.0', '2026-11-30 04:52:15.712245+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0c76-763a-8cdc-5652559a90eb', 'test', '1', '2026-11-30 04:52:15.958507+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0c82-7306-aee3-43e3f24d392d', 'test', '1', '2026-11-30 04:52:15.970294+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0c84-7c46-b18b-bb850636f71e', 'gpu-1', '1', '2026-11-30 04:52:15.973777+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-30 04:52:15.882237+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 04:52:15.91479+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 04:52:15.926893+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 04:52:15.936185+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-30 04:52:15.942392+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 05:52:15.92617+05:45', '2026-11-30 04:52:15.917412+05:45', false, 3, '2026-11-30 04:52:15.921+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 05:52:15.935422+05:45', '2026-11-30 04:52:15.929233+05:45', false, 2, '2026-11-30 04:52:15.932648+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 05:52:15.941677+05:45', '2026-11-30 04:52:15.938503+05:45', false, 1, '2026-11-30 04:52:15.941677+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-30 04:52:15.944354+05:45', false, 1, '2026-11-30 04:52:15.94722+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-30 04:52:15.94722+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.remote_workers VALUES ('01a22990-0c84-7c46-b18b-bb850636f71e', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-30 04:52:15.973777+05:45', '2026-11-30 04:52:15.973777+05:45', NULL, NULL);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-29 23:07:14.986171');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-29 23:07:15.000047');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-29 23:07:15.059853');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-29 23:07:15.077237');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-29 23:07:15.09627');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-29 23:07:15.120212');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-29 23:07:15.169294');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-29 23:07:15.179838');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-29 23:07:15.187235');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-29 23:07:15.200345');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-29 23:07:15.211625');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-29 23:07:15.212931');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-29 23:07:15.215334');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-29 23:07:15.216933');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-29 23:07:15.217804');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-29 23:07:15.235493');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-29 23:07:15.250287');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-29 23:07:15.265969');
-INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-29 23:07:15.271582');
-INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-29 23:07:15.296782');
-INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-29 23:07:15.300721');
-INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-29 23:07:15.302246');
-INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-29 23:07:15.30582');
-INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-29 23:07:15.31895');
-INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-29 23:07:15.328606');
-INSERT INTO holdfast.schema_version VALUES (26, 29, true, '2026-11-29 23:07:15.332116');
-INSERT INTO holdfast.schema_version VALUES (27, 30, true, '2026-11-29 23:07:15.336558');
-INSERT INTO holdfast.schema_version VALUES (28, 31, true, '2026-11-29 23:07:15.342711');
-INSERT INTO holdfast.schema_version VALUES (29, 32, true, '2026-11-29 23:07:15.354236');
-INSERT INTO holdfast.schema_version VALUES (30, 33, true, '2026-11-29 23:07:15.359724');
-INSERT INTO holdfast.schema_version VALUES (31, 34, true, '2026-11-29 23:07:15.360745');
-INSERT INTO holdfast.schema_version VALUES (32, 35, true, '2026-11-29 23:07:15.361782');
-INSERT INTO holdfast.schema_version VALUES (33, 36, true, '2026-11-29 23:07:15.368995');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x6ed52cb58a35486aad1d21085ef17a0be5cc32d04b924a0da34a611f802f2f09', '2026-11-30 04:52:15.09627+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x22e5d767b38546ff9e0e0cb5b3dae18fefe21c6d34184010ace1e6ad806b216b', '2026-11-30 04:52:15.09627+05:45');
-INSERT INTO holdfast.secrets VALUES ('memory', '\xb256b2e7b6ba45baa0479610559dc6b1c7385e85749e422a9f903d6ecdbd6d01', '2026-11-30 04:52:15.360745+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 3, 1, 'call-1', 'helper', '01a22990-0c77-7af3-8f9c-a59ee38967fb', false, '01a22990-0c74-74c9-8e44-c76dd7b31291', '{caller}', '2026-11-30 04:52:15.959988+05:45', '2026-11-30 04:52:15.967902+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a22990-0b82-70ef-b3e1-2d330d15345d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a22990-0bba-7aa0-bea6-cbea37d2a73f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a22990-0bbf-7e87-806a-adb3c0f7803a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a22990-0bc4-713f-a70b-7b6b4da13152');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a22990-0bce-792a-985a-c421663a91e2');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a22990-0bd8-7752-a42a-295f944e608a');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a22990-0bea-7006-8b22-8d5fb23898c8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a22990-0bee-7805-bd45-c954ee30a25f');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a22990-0bfa-7a31-96d2-e523cf42869a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a22990-0bfd-75b5-8f57-2fdb4ef6c050');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a22990-0c01-77f3-8859-4c8de1fe286b');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a22990-0c05-7578-8061-3e80bfbf97eb');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a22990-0c09-7adb-ac6a-e5f9565bf6a8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a22990-0c0d-7e7e-817c-7f522a848d34');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a22990-0c12-7e25-aa06-e5bce1dd8c81');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a22990-0c17-735b-96fa-2f75e22f25fa');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a22990-0c1e-7b35-be0b-98ae08905655');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a22990-0c22-75a0-9de5-19bb5122ab41');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a22990-0c26-7c4a-8570-da176101e8d2');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a22990-0c28-7791-b435-a5071bb37863');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a22990-0c6b-7f2b-8c4a-4318742bce66');
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 'writer', '2026-11-30 04:52:15.863328+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c1e-7b35-be0b-98ae08905655', 'writer', '2026-11-30 04:52:15.870906+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 'support', '2026-11-30 04:52:15.877457+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c26-7c4a-8570-da176101e8d2', 'travel', '2026-11-30 04:52:15.878974+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c28-7791-b435-a5071bb37863', 'travel', '2026-11-30 04:52:15.880598+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c6b-7f2b-8c4a-4318742bce66', 'writer', '2026-11-30 04:52:15.950812+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 'caller', '2026-11-30 04:52:15.959988+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_settled VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', 3);
-INSERT INTO holdfast.task_states VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 1, '{"chapter": 1}', '01a22990-0c1b-7283-b8db-dbdbfa524d3b', '2026-11-30 04:52:15.867951+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-30 04:52:15.769349+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-30 04:52:15.765071+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-30 04:52:15.719065+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-30 04:52:15.775378+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 04:52:15.77276+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-30 04:52:15.770825+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bbf-7e87-806a-adb3c0f7803a', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-30 04:52:15.779421+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.777683+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.776096+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 04:52:15.789894+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-30 04:52:15.788114+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-30 04:52:15.780291+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 04:52:15.799839+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-30 04:52:15.798327+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-30 04:52:15.790812+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-30 04:52:15.817371+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-30 04:52:15.802268+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-30 04:52:15.800611+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 04:52:15.821935+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 04:52:15.819643+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 04:52:15.818174+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 04:52:15.826273+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 04:52:15.824117+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 04:52:15.822678+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bfa-7a31-96d2-e523cf42869a', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-30 04:52:15.836393+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-30 04:52:15.836393+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.834854+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bfd-75b5-8f57-2fdb4ef6c050', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 04:52:15.84078+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.839069+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.837484+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0c01-77f3-8859-4c8de1fe286b', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 04:52:15.84467+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.843117+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.841644+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0c05-7578-8061-3e80bfbf97eb', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-30 04:52:15.849049+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.847196+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.845491+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-30 04:52:15.833849+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.8286+05:45', true, '2026-11-30 04:52:15.831062+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.827021+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-30 04:52:15.971649+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.970676+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.967902+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-30 04:52:15.852988+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.851365+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.84982+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c1e-7b35-be0b-98ae08905655', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-30 04:52:15.873622+05:45', 1, 1, 1, 1, 0, '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.872721+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.870906+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-30 04:52:15.876677+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-30 04:52:15.875875+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.874513+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c26-7c4a-8570-da176101e8d2', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-30 04:52:15.878974+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.878974+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c28-7791-b435-a5071bb37863', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-30 04:52:15.880598+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.880598+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-30 04:52:15.865679+05:45', 1, 2, 1, 1, 0, '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.864821+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-30 04:52:15.863328+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-30 04:52:15.857959+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.856139+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.854082+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-30 04:52:15.862256+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.860617+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.859065+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c6b-7f2b-8c4a-4318742bce66', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-30 04:52:15.950812+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-30 04:52:15.950812+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-30 04:52:15.959988+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-30 04:52:15.958833+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.957068+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.workers VALUES ('01a22990-0b79-7488-88f2-eaeb86f1de5f', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-30 04:52:15.71109+05:45', '2026-11-30 05:52:15.71109+05:45');
-INSERT INTO holdfast.workers VALUES ('01a22990-0b80-7067-a7e0-146a7a24ba0d', 'web-2/988', '1.4.0', 'api,worker', '2026-11-30 04:52:15.712092+05:45', '2026-11-30 05:52:15.712092+05:45');
-INSERT INTO holdfast.workers VALUES ('01a22990-0c76-763a-8cdc-5652559a90eb', 'test', '1', 'worker', '2026-11-30 04:52:15.958507+05:45', '2026-11-30 05:52:15.958507+05:45');
-INSERT INTO holdfast.workers VALUES ('01a22990-0c82-7306-aee3-43e3f24d392d', 'test', '1', 'worker', '2026-11-30 04:52:15.970294+05:45', '2026-11-30 05:52:15.970294+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xc76eaec19bec6335613e510f5493c94ec69effd3845eecf87d7ec7854d17c2b2', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a229ed-9922-751f-8b14-16a4c25e6e90', 'writer', 'canceled', '2026-11-30 06:34:26.823132+05:45', '2026-11-30 06:34:26.823132+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a229ed-9941-75a9-8583-d7388037b694', 1, '{"chapter": 1}', '01a229ed-9945-72bf-8f83-908fbcbecd79', '2026-11-30 06:34:26.8535+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-30 06:34:26.683485+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.723791+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-30 06:34:26.728929+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.712727+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a229ed-98cc-747c-9390-aa93de84b6a6', '2026-11-30 06:34:26.73384+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.73384+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.74494+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-30 06:34:26.751876+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.740701+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98e1-723f-bf3e-8c5f3e6d3565', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-30 06:34:26.753279+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98e1-723f-bf3e-8c5f3e6d3565', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.755768+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98e1-723f-bf3e-8c5f3e6d3565', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.757013+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.755122+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98e9-7a9f-ae87-27249d0eb2e9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-30 06:34:26.761805+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98e9-7a9f-ae87-27249d0eb2e9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.763973+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98e9-7a9f-ae87-27249d0eb2e9', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-30 06:34:26.764582+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.763191+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98f1-7e00-9660-991d3759b834', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-30 06:34:26.770077+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98f1-7e00-9660-991d3759b834', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.772295+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98f1-7e00-9660-991d3759b834', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 06:34:26.774789+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.771548+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98f1-7e00-9660-991d3759b834', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 06:34:26.777081+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.776527+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98f1-7e00-9660-991d3759b834', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.778908+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.777652+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98fb-77c2-b289-71c691a59fd7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-30 06:34:26.779676+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98fb-77c2-b289-71c691a59fd7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.785856+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98fb-77c2-b289-71c691a59fd7', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a229ed-9893-797b-9d42-ebf86d756e26"}', NULL, '2026-11-30 06:34:26.788773+05:45', '01a229ed-9893-797b-9d42-ebf86d756e26', '2026-11-30 06:34:26.784959+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-98fb-77c2-b289-71c691a59fd7', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.791559+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.790293+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-30 06:34:26.792288+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.794266+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-30 06:34:26.809816+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.793554+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-991a-7562-84df-09e7d22bada4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 06:34:26.810592+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-991a-7562-84df-09e7d22bada4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.812643+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-991a-7562-84df-09e7d22bada4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.813989+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.811891+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-991e-7827-9427-6753218695dd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 06:34:26.814643+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-991e-7827-9427-6753218695dd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.816623+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-991e-7827-9427-6753218695dd', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.817762+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.8159+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9922-751f-8b14-16a4c25e6e90', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-30 06:34:26.818486+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9922-751f-8b14-16a4c25e6e90', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.821679+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9922-751f-8b14-16a4c25e6e90', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.825658+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.819602+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-992a-751d-8f2f-49b87d2969e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-30 06:34:26.826854+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-992a-751d-8f2f-49b87d2969e4', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.828051+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-992c-7b04-9b9f-db4a004c0f83', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-30 06:34:26.82881+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-992c-7b04-9b9f-db4a004c0f83', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.830826+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-992c-7b04-9b9f-db4a004c0f83', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 06:34:26.831498+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.830101+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9930-713d-b852-3c462ab5f728', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-30 06:34:26.832175+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9930-713d-b852-3c462ab5f728', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.834227+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9930-713d-b852-3c462ab5f728', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 06:34:26.834946+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.833545+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9933-76e1-9733-928e5565bec9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-30 06:34:26.835534+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9933-76e1-9733-928e5565bec9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.837273+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9933-76e1-9733-928e5565bec9', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-30 06:34:26.83785+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.83668+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9936-755f-b8ed-f68aa25e5319', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 06:34:26.838527+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9936-755f-b8ed-f68aa25e5319', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.840217+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9936-755f-b8ed-f68aa25e5319', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 06:34:26.840925+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.839639+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9939-79fe-9e7d-e865dae9d48a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 06:34:26.841777+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9939-79fe-9e7d-e865dae9d48a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.845162+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9939-79fe-9e7d-e865dae9d48a', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 06:34:26.845711+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.844524+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-993e-764f-9ec2-f59173bfcb0c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 06:34:26.846556+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-993e-764f-9ec2-f59173bfcb0c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.848098+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-993e-764f-9ec2-f59173bfcb0c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 06:34:26.848608+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.8475+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9941-75a9-8583-d7388037b694', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-30 06:34:26.849463+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9941-75a9-8583-d7388037b694', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.85094+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9946-7277-a085-e0bf7d36aafe', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-30 06:34:26.854265+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9946-7277-a085-e0bf7d36aafe', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.857559+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-994a-71b1-899b-28705d638a51', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-30 06:34:26.858208+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-994a-71b1-899b-28705d638a51', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.85998+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-994e-78ff-8c31-8bd387fe0faf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-30 06:34:26.862697+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-994a-71b1-899b-28705d638a51', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-30 06:34:26.860581+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.859273+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-994f-7e89-92c7-01764601bfdc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-30 06:34:26.864067+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9985-7366-9a98-d1a1511e8a42', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 06:34:26.917803+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9985-7366-9a98-d1a1511e8a42', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.921656+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9985-7366-9a98-d1a1511e8a42', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a229ed-9989-784d-8424-2258a04eb515","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-30 06:34:26.921656+05:45', '01a229ed-9986-796b-b3ea-1bce09bd684e', '2026-11-30 06:34:26.918985+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9989-784d-8424-2258a04eb515', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-30 06:34:26.928947+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9989-784d-8424-2258a04eb515', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.932867+05:45', '01a229ed-9992-7c3b-a821-ee3126ee0a9c', '2026-11-30 06:34:26.931217+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-9989-784d-8424-2258a04eb515', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:34:26.932867+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229ed-997e-7f37-a62a-e9aeb9ebf867', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 06:34:26.912998+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261130 VALUES ('2026-11-30', '', 'ada', 'k-1', '\x6b2d31', '01a229ed-9895-7471-96a1-83534e8db814', '2026-11-30 06:34:26.683485+05:45');
+INSERT INTO holdfast.keys_20261130 VALUES ('2026-11-30', '', 'ada', 'k-2', '\x6b2d32', '01a229ed-98e1-723f-bf3e-8c5f3e6d3565', '2026-11-30 06:34:26.753279+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 07:34:26.676593+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229ed-9887-7021-aec6-86f170fe6a64', 'web-1/1042', '1.4.0', '2026-11-30 06:34:26.674482+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229ed-9893-7600-ac23-0ac1505fc3a1', 'web-2/988', '1.4.0', '2026-11-30 06:34:26.675457+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229ed-9893-797b-9d42-ebf86d756e26', 'web-2/731', '1.4.0', '2026-11-30 06:34:26.67566+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229ed-9986-796b-b3ea-1bce09bd684e', 'test', '1', '2026-11-30 06:34:26.918712+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229ed-9992-7c3b-a821-ee3126ee0a9c', 'test', '1', '2026-11-30 06:34:26.930894+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229ed-9995-7ce2-8b38-46eafc957cbf', 'gpu-1', '1', '2026-11-30 06:34:26.935089+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229ed-9941-75a9-8583-d7388037b694', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-30 06:34:26.865305+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229ed-9936-755f-b8ed-f68aa25e5319', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 06:34:26.889878+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229ed-9939-79fe-9e7d-e865dae9d48a', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 06:34:26.898857+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229ed-993e-764f-9ec2-f59173bfcb0c', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 06:34:26.903897+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229ed-9922-751f-8b14-16a4c25e6e90', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-30 06:34:26.907402+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a229ed-9941-75a9-8583-d7388037b694', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a229ed-9936-755f-b8ed-f68aa25e5319', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 07:34:26.898498+05:45', '2026-11-30 06:34:26.89152+05:45', false, 3, '2026-11-30 06:34:26.8936+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a229ed-9939-79fe-9e7d-e865dae9d48a', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 07:34:26.903464+05:45', '2026-11-30 06:34:26.900199+05:45', false, 2, '2026-11-30 06:34:26.90199+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a229ed-993e-764f-9ec2-f59173bfcb0c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 07:34:26.907049+05:45', '2026-11-30 06:34:26.905257+05:45', false, 1, '2026-11-30 06:34:26.907049+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a229ed-9922-751f-8b14-16a4c25e6e90', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-30 06:34:26.908705+05:45', false, 1, '2026-11-30 06:34:26.910564+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-30 06:34:26.910564+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.remote_workers VALUES ('01a229ed-9995-7ce2-8b38-46eafc957cbf', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-30 06:34:26.935089+05:45', '2026-11-30 06:34:26.935089+05:45', NULL, NULL);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-30 00:49:25.552484');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-30 00:49:25.56691');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-30 00:49:25.638408');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-30 00:49:25.651925');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-30 00:49:25.668242');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-30 00:49:25.690107');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-30 00:49:25.719364');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-30 00:49:25.730743');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-30 00:49:25.744589');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-30 00:49:25.756936');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-30 00:49:25.778316');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-30 00:49:25.77938');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-30 00:49:25.781098');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-30 00:49:25.782193');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-30 00:49:25.782719');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-30 00:49:25.801962');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-30 00:49:25.813033');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-30 00:49:25.836765');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-30 00:49:25.840377');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-30 00:49:25.861266');
+INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-30 00:49:25.863949');
+INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-30 00:49:25.864859');
+INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-30 00:49:25.867964');
+INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-30 00:49:25.881801');
+INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-30 00:49:25.892474');
+INSERT INTO holdfast.schema_version VALUES (26, 29, true, '2026-11-30 00:49:25.895153');
+INSERT INTO holdfast.schema_version VALUES (27, 30, true, '2026-11-30 00:49:25.899951');
+INSERT INTO holdfast.schema_version VALUES (28, 31, true, '2026-11-30 00:49:25.907064');
+INSERT INTO holdfast.schema_version VALUES (29, 32, true, '2026-11-30 00:49:25.916558');
+INSERT INTO holdfast.schema_version VALUES (30, 33, true, '2026-11-30 00:49:25.920103');
+INSERT INTO holdfast.schema_version VALUES (31, 34, true, '2026-11-30 00:49:25.920744');
+INSERT INTO holdfast.schema_version VALUES (32, 35, true, '2026-11-30 00:49:25.921451');
+INSERT INTO holdfast.schema_version VALUES (33, 36, true, '2026-11-30 00:49:25.926155');
+INSERT INTO holdfast.schema_version VALUES (34, 37, true, '2026-11-30 00:49:25.927527');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x4749dca0d8f24a3eaf50b01e25c25538fa37b8a2e8ee46c1a04fa6a01387fd49', '2026-11-30 06:34:25.668242+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\xf5507548107f48618f1e9691bca6785bb5be7ee4275b4c34aae83a0f7d8bd2ec', '2026-11-30 06:34:25.668242+05:45');
+INSERT INTO holdfast.secrets VALUES ('memory', '\x3209c8fb53d44592a9039460d0dd21a43725d0960e3545dcbf21b52c3551e9d6', '2026-11-30 06:34:25.920744+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a229ed-9985-7366-9a98-d1a1511e8a42', 3, 1, 'call-1', 'helper', '01a229ed-9989-784d-8424-2258a04eb515', false, '01a229ed-9985-7366-9a98-d1a1511e8a42', '{caller}', '2026-11-30 06:34:26.921656+05:45', '2026-11-30 06:34:26.928947+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a229ed-9895-7471-96a1-83534e8db814');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a229ed-98e1-723f-bf3e-8c5f3e6d3565');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a229ed-98e9-7a9f-ae87-27249d0eb2e9');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a229ed-98f1-7e00-9660-991d3759b834');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a229ed-98fb-77c2-b289-71c691a59fd7');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a229ed-9908-7238-9c72-78e36a93672d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a229ed-991a-7562-84df-09e7d22bada4');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a229ed-991e-7827-9427-6753218695dd');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a229ed-992a-751d-8f2f-49b87d2969e4');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a229ed-992c-7b04-9b9f-db4a004c0f83');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a229ed-9930-713d-b852-3c462ab5f728');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a229ed-9933-76e1-9733-928e5565bec9');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a229ed-9936-755f-b8ed-f68aa25e5319');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a229ed-9939-79fe-9e7d-e865dae9d48a');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a229ed-993e-764f-9ec2-f59173bfcb0c');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a229ed-9941-75a9-8583-d7388037b694');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a229ed-9946-7277-a085-e0bf7d36aafe');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a229ed-994a-71b1-899b-28705d638a51');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a229ed-994e-78ff-8c31-8bd387fe0faf');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a229ed-994f-7e89-92c7-01764601bfdc');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a229ed-997e-7f37-a62a-e9aeb9ebf867');
+INSERT INTO holdfast.task_queue VALUES ('01a229ed-9941-75a9-8583-d7388037b694', 'writer', '2026-11-30 06:34:26.849463+05:45', '01a229ed-9887-7021-aec6-86f170fe6a64', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229ed-9946-7277-a085-e0bf7d36aafe', 'writer', '2026-11-30 06:34:26.854265+05:45', '01a229ed-9893-7600-ac23-0ac1505fc3a1', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229ed-994a-71b1-899b-28705d638a51', 'support', '2026-11-30 06:34:26.860581+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229ed-994e-78ff-8c31-8bd387fe0faf', 'travel', '2026-11-30 06:34:26.862697+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229ed-994f-7e89-92c7-01764601bfdc', 'travel', '2026-11-30 06:34:26.864067+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229ed-997e-7f37-a62a-e9aeb9ebf867', 'writer', '2026-11-30 06:34:26.912998+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229ed-9985-7366-9a98-d1a1511e8a42', 'caller', '2026-11-30 06:34:26.921656+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_settled VALUES ('01a229ed-9989-784d-8424-2258a04eb515', 3);
+INSERT INTO holdfast.task_states VALUES ('01a229ed-9941-75a9-8583-d7388037b694', 1, '{"chapter": 1}', '01a229ed-9943-7dbe-9b46-2485adab3da2', '2026-11-30 06:34:26.852453+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-9895-7471-96a1-83534e8db814', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-30 06:34:26.751876+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-30 06:34:26.740701+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-30 06:34:26.683485+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-98e1-723f-bf3e-8c5f3e6d3565', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-30 06:34:26.757013+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 06:34:26.755122+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-30 06:34:26.753279+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-98e9-7a9f-ae87-27249d0eb2e9', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-30 06:34:26.764582+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:34:26.763191+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.761805+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-98f1-7e00-9660-991d3759b834', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 06:34:26.778908+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-30 06:34:26.777652+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-30 06:34:26.770077+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-98fb-77c2-b289-71c691a59fd7', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 06:34:26.791559+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-30 06:34:26.790293+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-30 06:34:26.779676+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-9908-7238-9c72-78e36a93672d', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-30 06:34:26.809816+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-30 06:34:26.793554+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-30 06:34:26.792288+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-991a-7562-84df-09e7d22bada4', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 06:34:26.813989+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 06:34:26.811891+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 06:34:26.810592+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-991e-7827-9427-6753218695dd', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 06:34:26.817762+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 06:34:26.8159+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 06:34:26.814643+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-992a-751d-8f2f-49b87d2969e4', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-30 06:34:26.828051+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-30 06:34:26.828051+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.826854+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-992c-7b04-9b9f-db4a004c0f83', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 06:34:26.831498+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:34:26.830101+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.82881+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-9930-713d-b852-3c462ab5f728', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 06:34:26.834946+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:34:26.833545+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.832175+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-9933-76e1-9733-928e5565bec9', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-30 06:34:26.83785+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:34:26.83668+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.835534+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-9922-751f-8b14-16a4c25e6e90', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-30 06:34:26.825658+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:34:26.819602+05:45', true, '2026-11-30 06:34:26.823132+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.818486+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229ed-9989-784d-8424-2258a04eb515', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-30 06:34:26.932867+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:34:26.931217+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.928947+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-9936-755f-b8ed-f68aa25e5319', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-30 06:34:26.840925+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:34:26.839639+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.838527+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-9946-7277-a085-e0bf7d36aafe', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-30 06:34:26.857559+05:45', 1, 1, 1, 1, 0, '01a229ed-9893-7600-ac23-0ac1505fc3a1', '2026-11-30 06:34:26.855291+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.854265+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-994a-71b1-899b-28705d638a51', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-30 06:34:26.85998+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-30 06:34:26.859273+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.858208+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-994e-78ff-8c31-8bd387fe0faf', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-30 06:34:26.862697+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.862697+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-994f-7e89-92c7-01764601bfdc', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-30 06:34:26.864067+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.864067+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-9941-75a9-8583-d7388037b694', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-30 06:34:26.85094+05:45', 1, 2, 1, 1, 0, '01a229ed-9887-7021-aec6-86f170fe6a64', '2026-11-30 06:34:26.850436+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-30 06:34:26.849463+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-9939-79fe-9e7d-e865dae9d48a', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-30 06:34:26.845711+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:34:26.844524+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.841777+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-993e-764f-9ec2-f59173bfcb0c', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-30 06:34:26.848608+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:34:26.8475+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.846556+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-997e-7f37-a62a-e9aeb9ebf867', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-30 06:34:26.912998+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-30 06:34:26.912998+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229ed-9985-7366-9a98-d1a1511e8a42', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-30 06:34:26.921656+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-30 06:34:26.918985+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:34:26.917803+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.workers VALUES ('01a229ed-9887-7021-aec6-86f170fe6a64', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-30 06:34:26.674482+05:45', '2026-11-30 07:34:26.674482+05:45');
+INSERT INTO holdfast.workers VALUES ('01a229ed-9893-7600-ac23-0ac1505fc3a1', 'web-2/988', '1.4.0', 'api,worker', '2026-11-30 06:34:26.675457+05:45', '2026-11-30 07:34:26.675457+05:45');
+INSERT INTO holdfast.workers VALUES ('01a229ed-9986-796b-b3ea-1bce09bd684e', 'test', '1', 'worker', '2026-11-30 06:34:26.918712+05:45', '2026-11-30 07:34:26.918712+05:45');
+INSERT INTO holdfast.workers VALUES ('01a229ed-9992-7c3b-a821-ee3126ee0a9c', 'test', '1', 'worker', '2026-11-30 06:34:26.930894+05:45', '2026-11-30 07:34:26.930894+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 33, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 34, true);
 ALTER TABLE ONLY holdfast.admin_jobs
     ADD CONSTRAINT admin_jobs_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.admin_sessions
@@ -2864,16 +2982,20 @@ ALTER TABLE ONLY holdfast.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (key_id);
 ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.artifacts_20261201
+    ADD CONSTRAINT artifacts_20261201_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261129
-    ADD CONSTRAINT attempts_20261129_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261130
     ADD CONSTRAINT attempts_20261130_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261201
+    ADD CONSTRAINT attempts_20261201_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
+ALTER TABLE ONLY holdfast.audit_20261201
+    ADD CONSTRAINT audit_20261201_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
     ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
 ALTER TABLE ONLY holdfast.cancel_notices
@@ -2884,14 +3006,16 @@ ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
     ADD CONSTRAINT events_20261101_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.events_20261201
+    ADD CONSTRAINT events_20261201_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261129
-    ADD CONSTRAINT keys_20261129_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261130
     ADD CONSTRAINT keys_20261130_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261201
+    ADD CONSTRAINT keys_20261201_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2922,6 +3046,8 @@ ALTER TABLE ONLY holdfast.task_states
     ADD CONSTRAINT task_states_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.tasks_20261101
     ADD CONSTRAINT tasks_20261101_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.tasks_20261201
+    ADD CONSTRAINT tasks_20261201_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_kept
     ADD CONSTRAINT tasks_kept_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_open
@@ -2933,18 +3059,21 @@ CREATE INDEX admin_jobs_open ON holdfast.admin_jobs USING btree (id) WHERE (ende
 CREATE INDEX admin_sessions_expires ON holdfast.admin_sessions USING btree (expires_at);
 CREATE INDEX api_keys_listed ON holdfast.api_keys USING btree (created_at, key_id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE UNIQUE INDEX artifacts_20261201_task_request_id_idx ON holdfast.artifacts_20261201 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261129_task_config_id_id_idx ON holdfast.attempts_20261129 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261130_task_config_id_id_idx ON holdfast.attempts_20261130 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261201_task_config_id_id_idx ON holdfast.attempts_20261201 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE INDEX audit_20261201_at_idx ON holdfast.audit_20261201 USING brin (at);
 CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
 CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE UNIQUE INDEX events_20261201_task_request_id_idx ON holdfast.events_20261201 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261129_created_at_idx ON holdfast.keys_20261129 USING btree (created_at);
 CREATE INDEX keys_20261130_created_at_idx ON holdfast.keys_20261130 USING btree (created_at);
+CREATE INDEX keys_20261201_created_at_idx ON holdfast.keys_20261201 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled ON holdfast.push_cursors USING btree (task, config_id) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
@@ -2977,6 +3106,10 @@ CREATE INDEX tasks_listed ON ONLY holdfast.tasks USING btree (tenant, owner, age
 CREATE INDEX tasks_ended_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_ended USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
 CREATE INDEX tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
 CREATE INDEX tasks_20261101_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_20261101 USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
+CREATE INDEX tasks_20261201_agent_status_at_id_idx ON holdfast.tasks_20261201 USING btree (agent COLLATE "C", status_at, id);
+CREATE INDEX tasks_20261201_context_id_tenant_owner_agent_direct_state_s_idx ON holdfast.tasks_20261201 USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
+CREATE INDEX tasks_20261201_id_idx ON holdfast.tasks_20261201 USING btree (id) WHERE (held_at IS NOT NULL);
+CREATE INDEX tasks_20261201_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_20261201 USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
 CREATE INDEX tasks_kept_agent_status_at_id_idx ON holdfast.tasks_kept USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_kept_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_kept USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
 CREATE INDEX tasks_kept_id_idx ON holdfast.tasks_kept USING btree (id) WHERE (held_at IS NOT NULL);
@@ -2984,20 +3117,26 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261129_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261129_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261130_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261130_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261201_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261201_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261129_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261129_pkey;
+ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261201_at_idx;
+ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261201_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261130_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261130_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261201_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261201_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
 ALTER INDEX holdfast.tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_tenant_owner_agent_direct_state_status_at_id_idx;
+ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261201_agent_status_at_id_idx;
+ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261201_context_id_tenant_owner_agent_direct_state_s_idx;
+ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261201_id_idx;
+ALTER INDEX holdfast.tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261201_tenant_owner_agent_direct_state_status_at_id_idx;
 ALTER INDEX holdfast.tasks_ended_at ATTACH PARTITION holdfast.tasks_dated_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_ended_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx;
 ALTER INDEX holdfast.tasks_held ATTACH PARTITION holdfast.tasks_dated_id_idx;
@@ -3014,6 +3153,8 @@ CREATE TRIGGER all_there BEFORE INSERT OR DELETE OR TRUNCATE ON holdfast.audit_c
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER all_there;
 CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_20261101 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
 ALTER TABLE holdfast.audit_20261101 ENABLE ALWAYS TRIGGER append_only;
+CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_20261201 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
+ALTER TABLE holdfast.audit_20261201 ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_log FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();

@@ -2467,6 +2467,8 @@ export interface components {
             cancel_requested_at?: string;
             /** Format: date-time */
             held_at?: string;
+            /** @description the task that the newest retry has made of it */
+            retried_as?: string;
             artifact_bytes: number;
             /** @description the trace of the request that created it; absent: it was not traced */
             trace_id?: string;
@@ -2535,6 +2537,8 @@ export interface components {
             cancel_requested_at?: string;
             /** Format: date-time */
             held_at?: string;
+            /** @description the task that the newest retry has made of it */
+            retried_as?: string;
             artifact_bytes: number;
             /** @description the trace of the request that created it; absent: it was not traced */
             trace_id?: string;

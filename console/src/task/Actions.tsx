@@ -248,12 +248,12 @@ export function ActionButtons({ task, begin }: { task: TaskDetail; begin: (actio
     return (
       <Button
         key={action}
-        kind={i === 0 && (action === "retry" || action === "answer") ? "primary" : "plain"}
+        kind={i === 0 && ((action === "retry" && !task.retried_as) || action === "answer") ? "primary" : "plain"}
         disabled={why !== "" || (action === "cancel" && task.cancel_requested_at !== undefined)}
         title={why || (action === "cancel" && task.cancel_requested_at ? "It was asked for already." : undefined)}
         onClick={() => begin(action)}
       >
-        {action === "retry" && !isFinal(task.state) ? "Run now" : names[action]}
+        {action !== "retry" ? names[action] : !isFinal(task.state) ? "Run now" : task.retried_as ? "Retry again" : names.retry}
       </Button>
     );
   });

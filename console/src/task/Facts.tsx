@@ -69,6 +69,13 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
           <Time at={task.held_at} />
         </Fact>
       )}
+      {task.retried_as && (
+        <Fact name="Retried as">
+          <Link to="/tasks/$id" params={{ id: task.retried_as }} className="mono">
+            {task.retried_as}
+          </Link>
+        </Fact>
+      )}
       <Cost task={task} />
       {ids.slice(0, 5).map((id) => (
         <Fact key={id} name="Trace">

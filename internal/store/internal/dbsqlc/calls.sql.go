@@ -57,7 +57,7 @@ func (q *Queries) CallKnown(ctx context.Context, db DBTX, arg CallKnownParams) (
 }
 
 const callNote = `-- name: CallNote :one
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, t.traceparent, t.agent_metadata, holdfast.note_at(t.id, $1) AS note,
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, t.traceparent, t.agent_metadata, t.retried_as, holdfast.note_at(t.id, $1) AS note,
        holdfast.message_at(t.id, (SELECT q.message_seq FROM holdfast.task_queue q WHERE q.id = t.id)) AS request
   FROM holdfast.tasks t WHERE t.id = $2
 `
@@ -118,6 +118,7 @@ func (q *Queries) CallNote(ctx context.Context, db DBTX, arg CallNoteParams) (Ca
 		&i.Task.HeardAt,
 		&i.Task.Traceparent,
 		&i.Task.AgentMetadata,
+		&i.Task.RetriedAs,
 		&i.Note,
 		&i.Request,
 	)
@@ -455,7 +456,7 @@ func (q *Queries) CallsSettle(ctx context.Context, db DBTX, arg CallsSettleParam
 }
 
 const callsUnended = `-- name: CallsUnended :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata FROM holdfast.tasks t
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata, retried_as FROM holdfast.tasks t
  WHERE t.id = ANY(ARRAY(SELECT c.child FROM holdfast.task_calls c WHERE c.parent = $1 AND c.started_at IS NOT NULL))
    AND t.state NOT IN (5, 6, 7, 8)
  ORDER BY t.id
@@ -511,6 +512,7 @@ func (q *Queries) CallsUnended(ctx context.Context, db DBTX, parent uuid.UUID) (
 			&i.HeardAt,
 			&i.Traceparent,
 			&i.AgentMetadata,
+			&i.RetriedAs,
 		); err != nil {
 			return nil, err
 		}

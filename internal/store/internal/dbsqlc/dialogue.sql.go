@@ -172,7 +172,7 @@ func (q *Queries) ArtifactsListed(ctx context.Context, db DBTX, arg ArtifactsLis
 }
 
 const contextTasks = `-- name: ContextTasks :many
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, t.traceparent, t.agent_metadata FROM holdfast.tasks t
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, t.traceparent, t.agent_metadata, t.retried_as FROM holdfast.tasks t
  WHERE t.context_id = $1 AND t.tenant = $2 AND t.owner = $3 AND t.agent = $4
    AND t.state IN (3, 4, 5, 6, 7, 8) AND t.id < $5 AND t.id <> $6
  ORDER BY t.id DESC LIMIT $7
@@ -247,6 +247,7 @@ func (q *Queries) ContextTasks(ctx context.Context, db DBTX, arg ContextTasksPar
 			&i.HeardAt,
 			&i.Traceparent,
 			&i.AgentMetadata,
+			&i.RetriedAs,
 		); err != nil {
 			return nil, err
 		}

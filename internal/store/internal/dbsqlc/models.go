@@ -282,4 +282,6 @@ type Task struct {
 	Traceparent pgtype.Text
 	// The metadata of its statuses, merged. Clients see it in that of the task.
 	AgentMetadata []byte
+	// The task that the newest retry by an operator has made of it; null: none.
+	RetriedAs *uuid.UUID
 }

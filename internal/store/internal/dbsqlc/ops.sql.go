@@ -35,7 +35,7 @@ func (q *Queries) NotifySend(ctx context.Context, db DBTX, payloads []string) er
 }
 
 const opsOpenTasks = `-- name: OpsOpenTasks :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata, retried_as FROM holdfast.tasks
  WHERE state < 5
    AND ($1::text = '' OR agent = $1)
    AND ($2::text = '' OR context_id = $2)
@@ -110,6 +110,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 			&i.HeardAt,
 			&i.Traceparent,
 			&i.AgentMetadata,
+			&i.RetriedAs,
 		); err != nil {
 			return nil, err
 		}
@@ -123,7 +124,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 
 const opsTasks = `-- name: OpsTasks :many
 
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata, retried_as FROM holdfast.tasks
  WHERE id < $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::smallint = 0 OR state = $3)
@@ -204,6 +205,7 @@ func (q *Queries) OpsTasks(ctx context.Context, db DBTX, arg OpsTasksParams) ([]
 			&i.HeardAt,
 			&i.Traceparent,
 			&i.AgentMetadata,
+			&i.RetriedAs,
 		); err != nil {
 			return nil, err
 		}
@@ -242,7 +244,7 @@ func (q *Queries) OpsTasksNamed(ctx context.Context, db DBTX, clientID string) (
 }
 
 const opsTasksSince = `-- name: OpsTasksSince :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata, retried_as FROM holdfast.tasks
  WHERE id > $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::text = '' OR context_id = $3)
@@ -319,6 +321,7 @@ func (q *Queries) OpsTasksSince(ctx context.Context, db DBTX, arg OpsTasksSinceP
 			&i.HeardAt,
 			&i.Traceparent,
 			&i.AgentMetadata,
+			&i.RetriedAs,
 		); err != nil {
 			return nil, err
 		}
@@ -345,4 +348,20 @@ func (q *Queries) SessionBusy(ctx context.Context, db DBTX, arg SessionBusyParam
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const taskRetried = `-- name: TaskRetried :exec
+UPDATE holdfast.tasks SET retried_as = $1::uuid
+ WHERE id = $2
+`
+
+type TaskRetriedParams struct {
+	Again uuid.UUID
+	ID    uuid.UUID
+}
+
+// Notes the task that a retry has made of another. By primary key.
+func (q *Queries) TaskRetried(ctx context.Context, db DBTX, arg TaskRetriedParams) error {
+	_, err := db.Exec(ctx, taskRetried, arg.Again, arg.ID)
+	return err
 }

@@ -1189,8 +1189,8 @@ func (q *Queries) PushTaskLock(ctx context.Context, db DBTX, id uuid.UUID) (int6
 }
 
 const pushTasks = `-- name: PushTasks :many
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, t.traceparent, t.agent_metadata FROM unnest($1::uuid[]) AS i (id)
- CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, t.traceparent, t.agent_metadata, t.retried_as FROM unnest($1::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata, retried_as FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
 `
 
 type PushTasksParams struct {
@@ -1249,6 +1249,7 @@ func (q *Queries) PushTasks(ctx context.Context, db DBTX, arg PushTasksParams) (
 			&i.HeardAt,
 			&i.Traceparent,
 			&i.AgentMetadata,
+			&i.RetriedAs,
 		); err != nil {
 			return nil, err
 		}

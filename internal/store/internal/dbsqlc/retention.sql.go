@@ -210,7 +210,7 @@ func (q *Queries) EndedAgents(ctx context.Context, db DBTX, arg EndedAgentsParam
 }
 
 const endedBefore = `-- name: EndedBefore :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata, retried_as FROM holdfast.tasks
  WHERE state >= 5 AND kept = $1 AND id >= $2 AND id < $3 AND agent COLLATE "C" = $4::text AND held_at IS NULL
    AND status_at < $5 AND (status_at, id) > ($6::timestamptz, $7::uuid)
  ORDER BY status_at, id LIMIT $8
@@ -287,6 +287,7 @@ func (q *Queries) EndedBefore(ctx context.Context, db DBTX, arg EndedBeforeParam
 			&i.HeardAt,
 			&i.Traceparent,
 			&i.AgentMetadata,
+			&i.RetriedAs,
 		); err != nil {
 			return nil, err
 		}
