@@ -68,10 +68,10 @@ func newProject(t *testing.T) *project {
 		require.NoError(t, l.Close())
 	}
 	p.write("ports.yml", fmt.Sprintf(`services:
-  balancer: {ports: !override ["%s:8080", "%s:8081", "%s:9090"]}
   caddy: {ports: !override ["%s:443", "%s:8443"]}
   prometheus: {ports: !override ["%s:9090"]}
-`, p.http, p.grpc, p.admin, p.tls, p.tlsGRPC, p.prometheus))
+`, p.tls, p.tlsGRPC, p.prometheus))
+	p.write(".env", fmt.Sprintf("HOLDFAST_PUBLISH_HTTP=%s\nHOLDFAST_PUBLISH_GRPC=%s\nHOLDFAST_PUBLISH_ADMIN=%s\n", p.http, p.grpc, p.admin))
 	return p
 }
 
@@ -254,7 +254,7 @@ func TestCompose(t *testing.T) {
 		{"tasks, streams and gRPC pass the balancer", passBalancer},
 		{"doctor finds nothing that fails", doctorInside},
 		{"the servers' role owns nothing", ownsNothing},
-		{"a rolling restart loses no request", rollingRestart},
+		{"replicas are replaced, and no request is lost", rolls},
 		{"no replica answers 503 with Retry-After", noReplica},
 		{"operators reach the admin address with a key", operators},
 		{"the examples", examples},
@@ -390,18 +390,36 @@ func oneRoleVolume(t *testing.T, p *project, c *a2atest.Peer) {
 	p.compose("run", "--rm", "--no-deps", "migrate") // a later migration
 }
 
-// roll restarts the replicas, one after the other.
-func (p *project) roll() {
-	p.t.Helper()
-	for _, id := range p.containers("server") {
-		docker(p.t, "restart", "--time=60", id)
-		p.healthy("server", 2)
-	}
+// roll returns deploy/roll.sh.
+func (p *project) roll() *exec.Cmd {
+	cmd := exec.CommandContext(p.t.Context(), filepath.Join(p.dir, "deploy/roll.sh"))
+	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME=holdfast-compose-test", "COMPOSE_FILE="+strings.Join(p.files, ":"))
+	return cmd
 }
 
-func rollingRestart(t *testing.T, p *project, c *a2atest.Peer) {
+// rolls replaces the replicas. What fails before the first new one is healthy leaves the old ones.
+func rolls(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
-	require.Empty(t, under(t, c, short(c), p.roll))
+	old := p.containers("server")
+	for file, breaks := range map[string]func(string) string{
+		"deploy/secrets/owner_pgpass": func(string) string { return "*:*:*:*:wrong\n" },
+		"deploy/config/holdfast.yaml": func(s string) string { return strings.Replace(s, "direct_replies:", "direct_reply:", 1) },
+	} {
+		raw, err := os.ReadFile(filepath.Join(p.dir, file))
+		require.NoError(t, err)
+		p.write(file, breaks(string(raw)))
+		require.Empty(t, under(t, c, short(c), func() {
+			out, err := p.roll().CombinedOutput()
+			require.Error(t, err, "%s: %s", file, out)
+		}))
+		require.Equal(t, old, p.containers("server"))
+		p.write(file, string(raw))
+	}
+	require.Empty(t, under(t, c, short(c), func() { output(t, p.roll()) }))
+	p.healthy("server", 2)
+	for _, id := range p.containers("server") {
+		require.NotContains(t, old, id)
+	}
 }
 
 func noReplica(t *testing.T, p *project, c *a2atest.Peer) {
@@ -444,9 +462,9 @@ func operators(t *testing.T, p *project, _ *a2atest.Peer) {
 func examples(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
 	p.key("worker_key", "--subject", "worker", "--scope", "worker:shout")
-	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/holdfast.yaml"))
+	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/config/holdfast.yaml"))
 	require.NoError(t, err)
-	p.write("deploy/holdfast.yaml", regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(string(raw), "  $1"))
+	p.write("deploy/config/holdfast.yaml", regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(string(raw), "  $1"))
 	p.compose("--profile", "examples", "up", "--detach", "--no-build")
 	p.compose("up", "--detach", "--no-build", "--no-deps", "--force-recreate", "server")
 	p.healthy("server", 2)
@@ -470,7 +488,7 @@ func examples(t *testing.T, p *project, c *a2atest.Peer) {
 		return waittest.Unless(res.Status.State == "completed" && a2atest.Text(res.Artifacts[0].Parts) == "HELLO", "%+v", res)
 	})
 	p.compose("stop", "http-agent", "worker")
-	p.write("deploy/holdfast.yaml", string(raw)) // doctor finds a fault in agents that are away
+	p.write("deploy/config/holdfast.yaml", string(raw)) // doctor finds a fault in agents that are away
 	for _, id := range strings.Fields(p.compose("ps", "--all", "--quiet", "worker")) {
 		require.Equal(t, "0", docker(t, "inspect", "--format={{.State.ExitCode}}", id))
 	}
@@ -566,15 +584,15 @@ func caddy(t *testing.T, p *project, c *a2atest.Peer) {
 	require.NoError(t, err)
 	require.Equal(t, healthpb.HealthCheckResponse_SERVING, health.Status)
 
-	require.Empty(t, under(t, c, send, p.roll))
+	require.Empty(t, under(t, c, send, func() { output(t, p.roll()) }))
 	p.compose("stop", "caddy")
 }
 
 func pooler(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/holdfast.yaml"))
+	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/config/holdfast.yaml"))
 	require.NoError(t, err)
-	p.write("deploy/holdfast.yaml", regexp.MustCompile(`(?m)^database_url:.*\n|^# (?P<rest>(listen_)?database_url: )`).ReplaceAllString(string(raw), "$rest"))
+	p.write("deploy/config/holdfast.yaml", regexp.MustCompile(`(?m)^database_url:.*\n|^# (?P<rest>(listen_)?database_url: )`).ReplaceAllString(string(raw), "$rest"))
 	p.compose("--profile", "pooler", "up", "--detach", "--no-build", "--no-deps", "pgbouncer")
 	p.compose("up", "--detach", "--no-build", "--no-deps", "--force-recreate", "server")
 	p.healthy("server", 2)
