@@ -346,6 +346,16 @@ func ownsNothing(t *testing.T, p *project, _ *a2atest.Peer) {
 	require.Equal(t, "holdfast_owner", p.sql("SELECT DISTINCT relowner::regrole FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace"))
 	require.Equal(t, "holdfast_owner|f", p.sql("SELECT datdba::regrole, (SELECT rolsuper FROM pg_roles WHERE rolname = 'holdfast_owner') FROM pg_database WHERE datname = 'holdfast'"))
 
+	read := func(statement string) (string, error) {
+		out, err := p.command(t.Context(), "exec", "--no-TTY", "postgres", "psql", "--username=reader", "holdfast", "--command", statement).CombinedOutput()
+		return string(out), err
+	}
+	_, err := read("SELECT count(*) FROM holdfast.v_tasks")
+	require.NoError(t, err, "people read the views")
+	out, err := read("SELECT count(*) FROM holdfast.tasks")
+	require.Error(t, err)
+	require.Contains(t, out, "permission denied")
+
 	mounts := map[string]string{}
 	for _, service := range []string{"server", "migrate"} {
 		for _, id := range strings.Fields(p.compose("ps", "--all", "--quiet", service)) {
