@@ -369,14 +369,15 @@ SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.statu
   FROM a ORDER BY a.id DESC LIMIT @max_rows;
 
 -- name: PushCounts :one
--- For metrics. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
+-- For metrics. The oldest is one that the replicas could have tried: they retry a failing one only when it is due again, and
+-- a parked one waits for its own host or caller. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
 WITH due AS (
-    SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
+    SELECT CASE WHEN attempts = 0 THEN due_since ELSE due_at END AS since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
      UNION ALL
-    SELECT due_since FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
+    SELECT NULL FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM due)::bigint AS backlog,
-       coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
+       greatest((SELECT extract(epoch FROM now() - min(since)) FROM due), 0)::float8 AS oldest_seconds,
        (SELECT count(*) FROM holdfast.push_cursors WHERE disabled_at IS NOT NULL)::bigint AS disabled;
 
 -- name: PushSecrets :many
