@@ -418,7 +418,7 @@ func TestOldestPush(t *testing.T) {
 	f.backlog(1, "'h:80'", "0", "now()")
 	defer f.clear()
 	for set, hours := range map[string]time.Duration{
-		"due_since = now() - interval '3 hours'": 3,
+		"due_since = now() - interval '3 hours'":                                                      3,
 		"due_since = now() - interval '3 hours', attempts = 1, due_at = now() + interval '5 minutes'": 0,
 		"due_since = now() - interval '3 hours', attempts = 1, due_at = now() - interval '2 hours'":   2,
 		"due_since = now() - interval '3 hours', parked = true":                                       0,

@@ -30,6 +30,7 @@
 -- 00034_memory_keys.sql 610b21e5f7bf1279eaf395042de5b3b5e7bc56e1a6611b44e1021ae1ff9d61c4
 -- 00035_metadata.sql 6a674d5f87c0b7b590b4452d703e441a918835b7a14679c188c169c12f411fc7
 -- 00036_workers_leave.sql e7e65ac66a13637484012b723ee0dc4ee55d1dc359ad6cadffcb908a06a14c82
+-- 00038_views.sql 515437e2c4f03d1778d5f94ff761ea4d5e76ae70fd1f6588e66ad81d4c7c25f6
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -525,7 +526,7 @@ $$;
 COMMENT ON FUNCTION holdfast.settled_state(of uuid, at bigint) IS 'The state in which a status ended or parked a task; canceled for a deleted task, null if it did neither.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.9' $$;
+    AS $$ SELECT '1.10' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -805,6 +806,28 @@ CREATE TABLE holdfast.artifacts_20261101 (
 ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN artifact_id SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN payload SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.artifacts_20261201 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.artifacts_20261201 ALTER COLUMN artifact_id SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.artifacts_20261201 ALTER COLUMN payload SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.artifacts_20261201 ALTER COLUMN payload SET COMPRESSION lz4;
 CREATE SEQUENCE holdfast.push_attempts_id
     START WITH 1
     INCREMENT BY 1
@@ -825,6 +848,7 @@ CREATE TABLE holdfast.push_attempts (
     error text,
     duration interval,
     worker_id uuid,
+    host text,
     CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
 )
 PARTITION BY RANGE (started_at);
@@ -833,26 +857,7 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261129 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261129.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261129.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261129.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261129.status IS 'The HTTP status; null if there was no answer.';
+COMMENT ON COLUMN holdfast.push_attempts.host IS 'Host and port of the URL: clients delete configurations. Null: an older server made the attempt.';
 CREATE TABLE holdfast.attempts_20261130 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -867,12 +872,36 @@ CREATE TABLE holdfast.attempts_20261130 (
     error text,
     duration interval,
     worker_id uuid,
+    host text,
     CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
 );
 COMMENT ON COLUMN holdfast.attempts_20261130.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
 COMMENT ON COLUMN holdfast.attempts_20261130.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261130.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261130.status IS 'The HTTP status; null if there was no answer.';
+COMMENT ON COLUMN holdfast.attempts_20261130.host IS 'Host and port of the URL: clients delete configurations. Null: an older server made the attempt.';
+CREATE TABLE holdfast.attempts_20261201 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    host text,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261201.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261201.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261201.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261201.status IS 'The HTTP status; null if there was no answer.';
+COMMENT ON COLUMN holdfast.attempts_20261201.host IS 'Host and port of the URL: clients delete configurations. Null: an older server made the attempt.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -901,6 +930,19 @@ COMMENT ON COLUMN holdfast.audit_20261101.n IS 'Place in the chain, from 1 witho
 COMMENT ON COLUMN holdfast.audit_20261101.login IS 'The database login that wrote it.';
 COMMENT ON COLUMN holdfast.audit_20261101.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
 COMMENT ON COLUMN holdfast.audit_20261101.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
+CREATE TABLE holdfast.audit_20261201 (
+    chain smallint NOT NULL,
+    n bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    login text NOT NULL,
+    entries json NOT NULL,
+    hash bytea NOT NULL
+);
+ALTER TABLE ONLY holdfast.audit_20261201 ALTER COLUMN entries SET COMPRESSION lz4;
+COMMENT ON COLUMN holdfast.audit_20261201.n IS 'Place in the chain, from 1 without a gap.';
+COMMENT ON COLUMN holdfast.audit_20261201.login IS 'The database login that wrote it.';
+COMMENT ON COLUMN holdfast.audit_20261201.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
+COMMENT ON COLUMN holdfast.audit_20261201.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
 CREATE TABLE holdfast.audit_chains (
     chain smallint NOT NULL,
     length bigint DEFAULT 0 NOT NULL,
@@ -1115,6 +1157,28 @@ CREATE TABLE holdfast.events_20261101 (
 ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN artifact_id SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN payload SET STORAGE MAIN;
 ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.events_20261201 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.events_20261201 ALTER COLUMN artifact_id SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.events_20261201 ALTER COLUMN payload SET STORAGE MAIN;
+ALTER TABLE ONLY holdfast.events_20261201 ALTER COLUMN payload SET COMPRESSION lz4;
 CREATE TABLE holdfast.events_kept (
     task uuid NOT NULL,
     seq bigint NOT NULL,
@@ -1149,16 +1213,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261129 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261129.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261130 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -1169,6 +1223,16 @@ CREATE TABLE holdfast.keys_20261130 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261130.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261201 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261201.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1544,6 +1608,51 @@ CREATE TABLE holdfast.tasks_20261101 (
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
     CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
 );
+CREATE TABLE holdfast.tasks_20261201 (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
+    posted bigint DEFAULT 0 NOT NULL,
+    posted_attempt integer DEFAULT 0 NOT NULL,
+    heard_at timestamp with time zone,
+    traceparent text,
+    agent_metadata json,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+);
 CREATE TABLE holdfast.tasks_kept (
     id uuid NOT NULL,
     client_id text,
@@ -1635,6 +1744,27 @@ CREATE TABLE holdfast.tasks_open (
     CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+CREATE VIEW holdfast.v_api_keys AS
+ SELECT k.key_id,
+    k.name,
+    k.tenant,
+    k.subject,
+    k.scopes,
+    k.created_at,
+    k.expires_at,
+    k.revoked_at,
+    k.last_used_at
+   FROM holdfast.api_keys k;
+COMMENT ON VIEW holdfast.v_api_keys IS 'The API keys, without anything that could be used as one.';
+COMMENT ON COLUMN holdfast.v_api_keys.key_id IS 'The public part of the key.';
+COMMENT ON COLUMN holdfast.v_api_keys.name IS 'The operator''s name for it.';
+COMMENT ON COLUMN holdfast.v_api_keys.tenant IS 'With subject, the caller of requests that have the key.';
+COMMENT ON COLUMN holdfast.v_api_keys.subject IS 'With tenant, the caller of requests that have the key.';
+COMMENT ON COLUMN holdfast.v_api_keys.scopes IS 'What the key permits.';
+COMMENT ON COLUMN holdfast.v_api_keys.created_at IS 'When it was created.';
+COMMENT ON COLUMN holdfast.v_api_keys.expires_at IS 'When it expires; null: never.';
+COMMENT ON COLUMN holdfast.v_api_keys.revoked_at IS 'When it was revoked; null: it was not.';
+COMMENT ON COLUMN holdfast.v_api_keys.last_used_at IS 'When it was last used, accurate to five minutes; null: never.';
 CREATE VIEW holdfast.v_artifacts AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1739,7 +1869,8 @@ CREATE VIEW holdfast.v_audit AS
     l.login,
     (l.chain)::integer AS chain,
     l.n,
-    COALESCE((e.entry ->> 'reason'::text), ''::text) AS reason
+    COALESCE((e.entry ->> 'reason'::text), ''::text) AS reason,
+    regexp_replace(COALESCE((e.entry ->> 'address'::text), ''::text), '^(?:\[(.*)\]|([^:]*)):\d+$'::text, '\1\2'::text) AS ip
    FROM ((holdfast.audit_log l
      CROSS JOIN LATERAL json_array_elements(l.entries) WITH ORDINALITY e(entry, ord))
      CROSS JOIN LATERAL ( SELECT 1 AS nth,
@@ -1765,6 +1896,7 @@ COMMENT ON COLUMN holdfast.v_audit.login IS 'The database login that wrote the e
 COMMENT ON COLUMN holdfast.v_audit.chain IS 'The chain that holds the entry.';
 COMMENT ON COLUMN holdfast.v_audit.n IS 'The row of that chain; several entries may share one.';
 COMMENT ON COLUMN holdfast.v_audit.reason IS 'Why the operator acted, as given to the admin API; otherwise empty.';
+COMMENT ON COLUMN holdfast.v_audit.ip IS 'The address without its port.';
 CREATE VIEW holdfast.v_cancels AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -2059,7 +2191,8 @@ CREATE VIEW holdfast.v_push_attempts AS
     a.duration,
     ( SELECT p.name
            FROM holdfast.processes p
-          WHERE (p.id = a.worker_id)) AS worker_name
+          WHERE (p.id = a.worker_id)) AS worker_name,
+    a.host
    FROM (holdfast.push_attempts a
      JOIN holdfast.tasks t ON ((t.id = a.task)));
 COMMENT ON VIEW holdfast.v_push_attempts IS 'The attempts to deliver and their outcomes, for as long as retention keeps them.';
@@ -2081,6 +2214,7 @@ COMMENT ON COLUMN holdfast.v_push_attempts.status IS 'The HTTP status; null if t
 COMMENT ON COLUMN holdfast.v_push_attempts.error IS 'Error message; null after a success.';
 COMMENT ON COLUMN holdfast.v_push_attempts.duration IS 'How long the attempt took.';
 COMMENT ON COLUMN holdfast.v_push_attempts.worker_name IS 'The process that made it.';
+COMMENT ON COLUMN holdfast.v_push_attempts.host IS 'Host and port of the URL, also after the client has deleted the webhook; null: an older server made the attempt.';
 CREATE VIEW holdfast.v_queue AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -2511,96 +2645,102 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261129 FOR VALUES FROM ('2026-11-29 05:45:00+05:45') TO ('2026-11-30 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261201 FOR VALUES FROM ('01a22ee6-b000-0000-0000-000000000000') TO ('01a2ce8b-d400-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261130 FOR VALUES FROM ('2026-11-30 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261201 FOR VALUES FROM ('2026-12-01 05:45:00+05:45') TO ('2026-12-02 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261201 FOR VALUES FROM ('2026-12-01 05:45:00+05:45') TO ('2027-01-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261201 FOR VALUES FROM ('01a22ee6-b000-0000-0000-000000000000') TO ('01a2ce8b-d400-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261129 FOR VALUES FROM ('2026-11-29') TO ('2026-11-30');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261130 FOR VALUES FROM ('2026-11-30') TO ('2026-12-01');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261201 FOR VALUES FROM ('2026-12-01') TO ('2026-12-02');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261201 FOR VALUES FROM ('01a22ee6-b000-0000-0000-000000000000') TO ('01a2ce8b-d400-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-30 04:52:15.767292+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-30 04:52:15.768589+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-30 04:52:15.774641+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-30 04:52:15.788947+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-30 04:52:15.793963+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-30 04:52:15.799048+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.803597+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.80425+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.804949+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.805592+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.806286+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.806916+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.807596+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.808394+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.809076+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.80977+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.810463+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.811094+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.811827+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.81246+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.813177+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.81379+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.814407+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.815074+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.816096+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 04:52:15.81666+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 04:52:15.821258+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 04:52:15.825646+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-30 04:52:15.866554+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261129 VALUES (1, '01a22990-0c17-735b-96fa-2f75e22f25fa', 'w1', '2026-11-30 04:52:15.869693+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (2, '01a22990-0c17-735b-96fa-2f75e22f25fa', 'w1', '2026-11-30 04:52:15.874234+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (3, '01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', '2026-11-30 04:52:15.881+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (4, '01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', '2026-11-30 04:52:15.883671+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (5, '01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', '2026-11-30 04:52:15.88617+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (6, '01a22990-0c0d-7e7e-817c-7f522a848d34', 'w1', '2026-11-30 04:52:15.892648+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (7, '01a22990-0c0d-7e7e-817c-7f522a848d34', 'w1', '2026-11-30 04:52:15.895422+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (8, '01a22990-0c12-7e25-aa06-e5bce1dd8c81', 'w1', '2026-11-30 04:52:15.901677+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.attempts_20261129 VALUES (9, '01a22990-0bf2-7d67-a725-c73d854250f1', 'w1', '2026-11-30 04:52:15.90722+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a22990-0b79-7488-88f2-eaeb86f1de5f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-30 04:52:15.727804+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0b82-70ef-b3e1-2d330d15345d","agent":"travel","subject":"ada"}]', '\xfa7ad004356d5956b797b7395b536ec73c10af24841e1c35d0905d22a41535c6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-30 04:52:15.762193+05:45', 'holdfast', '[{"action":"task.continued","task":"01a22990-0b82-70ef-b3e1-2d330d15345d","agent":"travel"}]', '\x9e883096c82655b3bfa49c012acf340608ea88b7039c0fffc559dea8d6c3e39e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-30 04:52:15.77163+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bba-7aa0-bea6-cbea37d2a73f","agent":"travel","subject":"ada"}]', '\x0a1178eddb21338755fb75e74448c5b6f8e0787d85f2b8e0c3de0d31fdbeeace');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-30 04:52:15.776667+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bbf-7e87-806a-adb3c0f7803a","agent":"travel","subject":"ben"}]', '\x91d025f4a0ef3eb06e496c76a07bf39ff79b7d99096b4c29b1724c315f59d10c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-30 04:52:15.780877+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bc4-713f-a70b-7b6b4da13152","agent":"travel","subject":"ben"}]', '\x963ae16e8224196ff839c29174085cc7ad09fd4d81750b7a6479d27436cadb58');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-30 04:52:15.791412+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bce-792a-985a-c421663a91e2","agent":"travel","subject":"ben"}]', '\x565d56b84c79bf54626f5c425897465476c11e2ddea843e6e3e9408dd347ee9d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-30 04:52:15.801276+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bd8-7752-a42a-295f944e608a","agent":"writer","subject":"ada"}]', '\x453a92df2f3afc28ea11c5c6aaa74c2ad35b894d4d9ab8d99515bcdf62f497cb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-30 04:52:15.818787+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bea-7006-8b22-8d5fb23898c8","agent":"writer","subject":"cyd"}]', '\x17a6ed5be64121271a04ef85fba7496ec6fe3a23dca1ebc14f2e02df7632cf32');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-30 04:52:15.823237+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bee-7805-bd45-c954ee30a25f","agent":"writer","subject":"cyd"}]', '\x224533484c774bb469625ab48deeba34caaf35cfaaf410d35e28f0cf41f552be');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-30 04:52:15.827615+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bf2-7d67-a725-c73d854250f1","agent":"writer","subject":"cyd"}]', '\xe4acf7f1da4dc6d520a50c45a1b3c2cc79fbbe417ab1bd79ef24cd8f7af9d126');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-30 04:52:15.832565+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a22990-0bf2-7d67-a725-c73d854250f1","agent":"writer"}]', '\xb3090bdc780fb37d6c122cb6e85e9d4b90d6e476dd2d3452e8f809e36bd43338');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-30 04:52:15.83544+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bfa-7a31-96d2-e523cf42869a","agent":"writer","subject":"cyd"}]', '\xf4a008f74c93594efa30d8c3a9088b0a6f26de9622882b96bf9a3b9ced85ae9b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-30 04:52:15.836624+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a22990-0bfa-7a31-96d2-e523cf42869a","agent":"writer"}]', '\x1a634cac5c698cf5e8d77d1e414fe4f0c3dcf7618b7ee2fcadc29f116e8d1310');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-30 04:52:15.838148+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0bfd-75b5-8f57-2fdb4ef6c050","agent":"support","subject":"ben"}]', '\x4fccc82ce2bb7321e3e46f4fbadd1d7c83bcfc82df9e6c409b5baafdf14ae957');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-30 04:52:15.842213+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c01-77f3-8859-4c8de1fe286b","agent":"support","subject":"ben"}]', '\x4436654cbe22f2451670d0c3d9f90dd57b1773a3cfd5db62ca906b70b58bef64');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-30 04:52:15.8461+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c05-7578-8061-3e80bfbf97eb","agent":"support","subject":"cyd"}]', '\x895fff2aab30943f4451f887ff0b3387c8653aa42e1b3921b138a3a026023418');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-30 04:52:15.850389+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c09-7adb-ac6a-e5f9565bf6a8","agent":"support","subject":"cyd"}]', '\x2dc062ab144deb849d496c282f90131acd84013d49b23a2213c47c3993c70246');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-30 04:52:15.855082+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c0d-7e7e-817c-7f522a848d34","agent":"support","subject":"cyd"}]', '\x4d98aef05fbc0ab3ce578dde9a52245e44e706e4c07cd7f942632d524dacfac9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-30 04:52:15.859604+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c12-7e25-aa06-e5bce1dd8c81","agent":"support","subject":"cyd"}]', '\x21650f6ec9ed03ab4cab09bfac6cbe70c913b4ec9107522d7e4c9cfa299b25cb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-30 04:52:15.863897+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c17-735b-96fa-2f75e22f25fa","agent":"writer","subject":"ada"}]', '\x73677872423f8e414ba8f3fe20789f6fac8529b3e19500a43562e28e8cf30c6d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-30 04:52:15.871659+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c1e-7b35-be0b-98ae08905655","agent":"writer","subject":"ben"}]', '\x9690b0b0c64c8e276ab7a107c357ecdfac13a22ace975251192bcffabf1851db');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-30 04:52:15.875108+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c22-75a0-9de5-19bb5122ab41","agent":"support","subject":"ben"}]', '\x869cb5fa1c48cc851e517880e905ce22c3010c3488befb9644afa4600ac39638');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-30 04:52:15.879579+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c26-7c4a-8570-da176101e8d2","agent":"travel","subject":"ada"}]', '\x3b5f9b037f7fbe64e5db86370a3ce6086506bf88a8a2cc5d1b1a661c02e1a2db');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-30 04:52:15.881188+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c28-7791-b435-a5071bb37863","agent":"travel","subject":"ada"}]', '\x82dad13bd2f76c8aeb160add708a47e122b2399c51addcac3d3ce0b5d7969795');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-30 04:52:15.889323+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0c17-735b-96fa-2f75e22f25fa","object":"w1"}]', '\xc2d13c42febe57b27e400ed88527d41b2e31a3c6626e88ecc8fc2f3941a7b852');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-30 04:52:15.89221+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0c17-735b-96fa-2f75e22f25fa","object":"w1"}]', '\x37a353d2d9b5190035759ded84fed40432f1d2d89a7590ad9880f1817835ea6b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-30 04:52:15.916779+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0c09-7adb-ac6a-e5f9565bf6a8","object":"w1"}]', '\xa3abd9cfd4cbd4eb22fe53c71ced3c9539b7e5c4f4a3c5643ab0f844942115fc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-30 04:52:15.918343+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0c09-7adb-ac6a-e5f9565bf6a8","object":"w1"}]', '\x69d1939b113afff1729fc0f35c21b8cb495cf12d4f5568e39feb37887c61299e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-30 04:52:15.928664+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0c0d-7e7e-817c-7f522a848d34","object":"w1"}]', '\x09667b924a91d79b05dcfa72da6ab50268e2a77aac24874bad452f2bc997fc34');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-30 04:52:15.929997+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0c0d-7e7e-817c-7f522a848d34","object":"w1"}]', '\x6fa5f705bbaebe6342a1eea01556ec95434a2132d6d4d114cf6b2a3dc79b1291');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-30 04:52:15.938019+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0c12-7e25-aa06-e5bce1dd8c81","object":"w1"}]', '\xf2292aed0de286272cd64add6ec76253c2b2365ad93d45689e3d2189b5136513');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-30 04:52:15.93927+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0c12-7e25-aa06-e5bce1dd8c81","object":"w1"}]', '\x5b48527abe2b4fcfe66d4d2cde44bf4c59f3bfa23bb70386f08139287d1c6855');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-30 04:52:15.943966+05:45', 'holdfast', '[{"action":"push.set","task":"01a22990-0bf2-7d67-a725-c73d854250f1","object":"w1"}]', '\x53e6c9ceecc3cbec967225ab9857980e1e204b6709e381f9fe0b721a712d92d2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-30 04:52:15.944967+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a22990-0bf2-7d67-a725-c73d854250f1","object":"w1"}]', '\xcb4f8d66c55b26550daed5fdf800ab1a73a5cad8deda46317a6fca8161b4f15b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-30 04:52:15.955223+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c6b-7f2b-8c4a-4318742bce66","agent":"writer","subject":"cyd"}]', '\xcf06bb00e506818041a4202df089c7ac0aea65096a7e55d55dcf6f3b6ee6d09c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-30 04:52:15.957611+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c74-74c9-8e44-c76dd7b31291","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x0d8f8a4817ced40037028ec67bea656efdb1d9142eccdd9bdda6c23e9407f986');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-30 04:52:15.969512+05:45', 'holdfast', '[{"action":"task.created","task":"01a22990-0c77-7af3-8f9c-a59ee38967fb","agent":"helper"}]', '\xeda29c3a54af94ae41a938b74e725885946ebf42b15303798ad7286f5cb9aeca');
+INSERT INTO holdfast.api_keys VALUES ('k1', '\x0000000000000000000000000000000000000000000000000000000000000000', '', '', 'ada', '{}', '2026-11-30 06:08:56.55234+05:45', NULL, NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-30 06:08:56.35279+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-30 06:08:56.353629+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ec3-7372-91f0-5623422b7ff8', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-30 06:08:56.358925+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ecc-795d-9013-f765e323afe0', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-30 06:08:56.390502+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3eea-7181-98ed-3fd2ed54e02d', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-30 06:08:56.396658+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3eea-7181-98ed-3fd2ed54e02d', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-30 06:08:56.40033+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.404121+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.404736+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.405263+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.405732+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.406229+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.406647+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.407195+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.407701+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.408199+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.408647+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.409132+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.409557+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.410107+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.410534+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.41099+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.411496+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.411948+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.412388+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.414147+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-30 06:08:56.414687+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3eff-7ec8-88ec-851f28bb4c58', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 06:08:56.419202+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3f04-773f-b361-0ce9f295ff7f', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-30 06:08:56.423171+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a229d6-3f27-717e-9d21-62ac963f31ed', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-30 06:08:56.461097+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261130 VALUES (1, '01a229d6-3f27-717e-9d21-62ac963f31ed', 'w1', '2026-11-30 06:08:56.465735+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229d6-3e81-7707-be22-74a08d580553', 'app.example:443');
+INSERT INTO holdfast.attempts_20261130 VALUES (2, '01a229d6-3f27-717e-9d21-62ac963f31ed', 'w1', '2026-11-30 06:08:56.469221+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a229d6-3e81-7707-be22-74a08d580553', 'app.example:443');
+INSERT INTO holdfast.attempts_20261130 VALUES (3, '01a229d6-3f1b-788e-b1a3-0e23b021153d', 'w1', '2026-11-30 06:08:56.473828+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229d6-3e81-7707-be22-74a08d580553', 'crm.example:443');
+INSERT INTO holdfast.attempts_20261130 VALUES (4, '01a229d6-3f1b-788e-b1a3-0e23b021153d', 'w1', '2026-11-30 06:08:56.475687+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229d6-3e81-7707-be22-74a08d580553', 'crm.example:443');
+INSERT INTO holdfast.attempts_20261130 VALUES (5, '01a229d6-3f1b-788e-b1a3-0e23b021153d', 'w1', '2026-11-30 06:08:56.477396+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229d6-3e81-7707-be22-74a08d580553', 'crm.example:443');
+INSERT INTO holdfast.attempts_20261130 VALUES (6, '01a229d6-3f1e-7cf3-afc0-bc4cc2caccca', 'w1', '2026-11-30 06:08:56.481435+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229d6-3e81-7707-be22-74a08d580553', 'crm.example:443');
+INSERT INTO holdfast.attempts_20261130 VALUES (7, '01a229d6-3f1e-7cf3-afc0-bc4cc2caccca', 'w1', '2026-11-30 06:08:56.483195+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229d6-3e81-7707-be22-74a08d580553', 'crm.example:443');
+INSERT INTO holdfast.attempts_20261130 VALUES (8, '01a229d6-3f23-7ddd-9746-31726ab602bb', 'w1', '2026-11-30 06:08:56.48716+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a229d6-3e81-7707-be22-74a08d580553', 'crm.example:443');
+INSERT INTO holdfast.attempts_20261130 VALUES (9, '01a229d6-3f08-75d7-b270-d57964749933', 'w1', '2026-11-30 06:08:56.491042+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a229d6-3e81-7707-be22-74a08d580553', 'old.example:443');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-30 06:08:56.315302+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3e8b-76c2-941b-ef8f0f9c259d","agent":"travel","subject":"ada"}]', '\x13fd28949d5abc3959c7ad6d91eaeece68e395414802986934f63f787d9691b5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-30 06:08:56.348455+05:45', 'holdfast', '[{"action":"task.continued","task":"01a229d6-3e8b-76c2-941b-ef8f0f9c259d","agent":"travel"}]', '\x8617cfa9d22e65385546d50931379c5ccf82eda113ff9a1d3e91f1a6b93db98e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-30 06:08:56.355955+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3ec3-7372-91f0-5623422b7ff8","agent":"travel","subject":"ada"}]', '\x51af546b0fbbf991830f5ba231f073d4d16a518dbd8d2fdfe607b7aa1e02ebd4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-30 06:08:56.361055+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3ec8-76c5-a35a-0a8b46b52658","agent":"travel","subject":"ben"}]', '\x33d723457d131a6a5d84b3cdea38acdfdf17c5008ed0dbb343b492ae8a21adc8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-30 06:08:56.365352+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3ecc-795d-9013-f765e323afe0","agent":"travel","subject":"ben"}]', '\x6c166a61877e223dac631bb5155f2ea09f2c25696827a228855d9eb90f3b1c66');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-30 06:08:56.394795+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3eea-7181-98ed-3fd2ed54e02d","agent":"travel","subject":"ben"}]', '\x1571a5752591314b6b4c4c79427d5856d201a449bce4744c3712ea45e44f870c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-30 06:08:56.402003+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3ef1-76af-999d-ca50f905d76b","agent":"writer","subject":"ada"}]', '\xf5037153b1110b27bedbc0732b0e46615fb75d0dc4c5166567aac30b740bd64b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-30 06:08:56.416562+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3eff-7ec8-88ec-851f28bb4c58","agent":"writer","subject":"cyd"}]', '\x760d533b1cd94fbdee3dcf5e28301f8c171a1d350f7b20644f51bff0a8cd913f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-30 06:08:56.421084+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f04-773f-b361-0ce9f295ff7f","agent":"writer","subject":"cyd"}]', '\x703bf7115eec562984e30deecf14cd78e7b0f19950f64bfda43f177be3d6559d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-30 06:08:56.424999+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f08-75d7-b270-d57964749933","agent":"writer","subject":"cyd"}]', '\x09090a2c239270f1efadeb02b41971cc29ba5fc7599ba4f477dd472e183d3de6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-30 06:08:56.429423+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a229d6-3f08-75d7-b270-d57964749933","agent":"writer"}]', '\x3d4146e8b314ba2b1685e33529921d210d9095b826181c0a6b4ec7f421d633e1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-30 06:08:56.43195+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f0f-75be-b5f1-3c4e64f90fc7","agent":"writer","subject":"cyd"}]', '\xeaabe075dc38a746c14cf3ffdf999cf16363e4be48dfc44f9b3db98eae31a59d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-30 06:08:56.43301+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a229d6-3f0f-75be-b5f1-3c4e64f90fc7","agent":"writer"}]', '\x4203ce540b467a0ef1f4a865e573f70cb4683ca7d96d2d842fd3821db0ab7ba6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-30 06:08:56.434352+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f11-7c41-a823-6747c1c4d50c","agent":"support","subject":"ben"}]', '\x7388a531b4adde4243d37868ad58fa2dd6930cd565861ef3a6dd1e630139e019');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-30 06:08:56.437722+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f15-72f4-a12c-10825782eb59","agent":"support","subject":"ben"}]', '\xffc837d7b4e20a90dcfefc10e9c639b1e43692822942a4ba71bc62057446a768');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-30 06:08:56.440974+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f18-766f-b2cf-3ff27a25ccca","agent":"support","subject":"cyd"}]', '\xb5b1110ac26ecc7f7b22d68830039ebea47222791def206d42963745e67ae4ff');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-30 06:08:56.444048+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f1b-788e-b1a3-0e23b021153d","agent":"support","subject":"cyd"}]', '\x8b734c9638b84d1b0f55f4c86b34829800339ff63ac890780cbfc2e7e790d881');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-30 06:08:56.448749+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f1e-7cf3-afc0-bc4cc2caccca","agent":"support","subject":"cyd"}]', '\x8e2edfe78f46b2e99dc51937035f6c72fa976ec5719b5ad74708b9bd164a77bb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-30 06:08:56.452358+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f23-7ddd-9746-31726ab602bb","agent":"support","subject":"cyd"}]', '\x33ddeecd881501c33475eb213d74317224328d77c3f1c2d5b6280ccffaf07ae8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-30 06:08:56.455568+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f27-717e-9d21-62ac963f31ed","agent":"writer","subject":"ada"}]', '\x63df46d5177b6ef85d05ebb1f7f57f04a7dd999f65db38cff9ee3eb0b8ebb211');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-30 06:08:56.465029+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f30-7545-ac33-509011a8a77b","agent":"writer","subject":"ben"}]', '\xe5dcdbab4a928e495cc95b22fa528868f4a13dfaa5bb7d1fa6c9781722d0091c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-30 06:08:56.467656+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f32-7e7d-a37e-9013553b27fd","agent":"support","subject":"ben"}]', '\x29d93ed273b4f968818483309028b408cb005e60f375f2315df11488bad70e95');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-30 06:08:56.474127+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f39-71eb-8140-dc08154360e6","agent":"travel","subject":"ada"}]', '\xc53181d8c26ac885c4ec220380254d4e7ca515d7e71fe400778f8dd53d2ae243');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-30 06:08:56.47559+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f3a-7e2b-83de-15ff011748ee","agent":"travel","subject":"ada"}]', '\x44b88e3967427a9526a4b3f2fadee0574d79faeeeace7e40b4ee8d2444f7b6c4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-30 06:08:56.48346+05:45', 'holdfast', '[{"action":"push.set","task":"01a229d6-3f27-717e-9d21-62ac963f31ed","object":"w1"}]', '\x2558845ce553fdab95e5f5d71a7404fab0b4082aefec3b0d613eec5c0f11f688');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-30 06:08:56.486094+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229d6-3f27-717e-9d21-62ac963f31ed","object":"w1"}]', '\x2c1cef86942f196cf7d46ee9fa6a955c545646f5a693cf5215a1c0e00d6e8585');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-30 06:08:56.511058+05:45', 'holdfast', '[{"action":"push.set","task":"01a229d6-3f1b-788e-b1a3-0e23b021153d","object":"w1"}]', '\x14fced743e9be21f0a825ec1d7b4e40d2efa4bdae78527619389936b78112e71');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-30 06:08:56.51195+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229d6-3f1b-788e-b1a3-0e23b021153d","object":"w1"}]', '\x8117d4e34d0a5f66fbaa9d06b59570a1baea1cf2efcd5c76bf20823c848c62ee');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-30 06:08:56.518972+05:45', 'holdfast', '[{"action":"push.set","task":"01a229d6-3f1e-7cf3-afc0-bc4cc2caccca","object":"w1"}]', '\xdd64a77cb22be3bbe3647651621d48bc19737a3045fa9c89504da6496637f188');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-30 06:08:56.519826+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229d6-3f1e-7cf3-afc0-bc4cc2caccca","object":"w1"}]', '\x4aa7b13d6a7339e5fe6e31dd55e9ea77894ccfbc73d719736cba8a15170eebfe');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-30 06:08:56.524686+05:45', 'holdfast', '[{"action":"push.set","task":"01a229d6-3f23-7ddd-9746-31726ab602bb","object":"w1"}]', '\x46b3682ba8e114cc0010b6499a4a439fbd9b2f0a96fced3ce42f1b5bce258f66');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-30 06:08:56.525529+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229d6-3f23-7ddd-9746-31726ab602bb","object":"w1"}]', '\x7e59381963f150a482cfcfc78dde5f0951ac7681a6ea0b8734bc819d5da9bac9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-30 06:08:56.52881+05:45', 'holdfast', '[{"action":"push.set","task":"01a229d6-3f08-75d7-b270-d57964749933","object":"w1"}]', '\x221312de7ce622c437bb1f4ad69be770fdc68d919d7084594574a395226df043');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-30 06:08:56.529541+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a229d6-3f08-75d7-b270-d57964749933","object":"w1"}]', '\xa4d39b27d8ea2fb1775438330a57cf83aee52095f4a7d3c1e035e8b0ef395cac');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-30 06:08:56.538129+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f73-7c0f-8366-c28be8e347a1","agent":"writer","subject":"cyd"}]', '\x1d537b19cc74241712495b9c2e27613ce1bdb9e8c47ff32e47a632aeccc43701');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-30 06:08:56.540068+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f7b-7148-9fae-1dd6bde9558f","agent":"caller","tenant":"tenant","subject":"owner"}]', '\xbd760779882233b25b224ed660baba5ff62e11bff02ff7207e6d0bfd876c244a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-30 06:08:56.549907+05:45', 'holdfast', '[{"action":"task.created","task":"01a229d6-3f7d-7dad-a0e6-9bc6c5f39e50","agent":"helper"}]', '\xade33785f57898be4f9e686884ac4e46a5f9588e228aaf51ac6f3fc4706840b5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 38, '2026-11-30 06:08:56.553327+05:45', 'holdfast', '[{"action":"key.created","object":"k1"}]', '\x0f25be14fe407d38bd65df7c45913444d90297c0a7b95426266061850a81a3d2');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2664,196 +2804,197 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xeda29c3a54af94ae41a938b74e725885946ebf42b15303798ad7286f5cb9aeca', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 'writer', 'canceled', '2026-11-30 04:52:15.831062+05:45', '2026-11-30 04:52:15.831062+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a22990-0c17-735b-96fa-2f75e22f25fa', 1, '{"chapter": 1}', '01a22990-0c1d-70da-ba85-e5ccd96f30fd', '2026-11-30 04:52:15.869723+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-30 04:52:15.719065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.746752+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-30 04:52:15.751997+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.73769+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a22990-0bab-7c55-b85f-adad7325268b', '2026-11-30 04:52:15.75748+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.75748+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.7662+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-30 04:52:15.769349+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.765071+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-30 04:52:15.770825+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.773778+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.775378+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.77276+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bbf-7e87-806a-adb3c0f7803a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-30 04:52:15.776096+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bbf-7e87-806a-adb3c0f7803a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.778606+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bbf-7e87-806a-adb3c0f7803a', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-30 04:52:15.779421+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.777683+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-30 04:52:15.780291+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.782631+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 04:52:15.784203+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.781839+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 04:52:15.787332+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.786517+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.789894+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.788114+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-30 04:52:15.790812+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.793198+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a22990-0b80-72fc-bfd0-19711b0f0fff"}', NULL, '2026-11-30 04:52:15.796234+05:45', '01a22990-0b80-72fc-bfd0-19711b0f0fff', '2026-11-30 04:52:15.792371+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.799839+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.798327+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-30 04:52:15.800611+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.802941+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-30 04:52:15.817371+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.802268+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 04:52:15.818174+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.820501+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.821935+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.819643+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 04:52:15.822678+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.824835+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.826273+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.824117+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-30 04:52:15.827021+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.829354+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.833849+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.8286+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfa-7a31-96d2-e523cf42869a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-30 04:52:15.834854+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfa-7a31-96d2-e523cf42869a', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.836393+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfd-75b5-8f57-2fdb4ef6c050', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-30 04:52:15.837484+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfd-75b5-8f57-2fdb4ef6c050', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.839975+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0bfd-75b5-8f57-2fdb4ef6c050', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 04:52:15.84078+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.839069+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c01-77f3-8859-4c8de1fe286b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-30 04:52:15.841644+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c01-77f3-8859-4c8de1fe286b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.843923+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c01-77f3-8859-4c8de1fe286b', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 04:52:15.84467+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.843117+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c05-7578-8061-3e80bfbf97eb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-30 04:52:15.845491+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c05-7578-8061-3e80bfbf97eb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.848187+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c05-7578-8061-3e80bfbf97eb', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-30 04:52:15.849049+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.847196+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 04:52:15.84982+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.852192+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 04:52:15.852988+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.851365+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 04:52:15.854082+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.857059+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 04:52:15.857959+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.856139+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 04:52:15.859065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.861463+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 04:52:15.862256+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.860617+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-30 04:52:15.863328+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.865679+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c1e-7b35-be0b-98ae08905655', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-30 04:52:15.870906+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c1e-7b35-be0b-98ae08905655', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.873622+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-30 04:52:15.874513+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.876677+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c26-7c4a-8570-da176101e8d2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-30 04:52:15.878974+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-30 04:52:15.877457+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.875875+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c28-7791-b435-a5071bb37863', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-30 04:52:15.880598+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 04:52:15.957068+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.959988+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a22990-0c77-7af3-8f9c-a59ee38967fb","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-30 04:52:15.959988+05:45', '01a22990-0c76-763a-8cdc-5652559a90eb', '2026-11-30 04:52:15.958833+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-30 04:52:15.967902+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.971649+05:45', '01a22990-0c82-7306-aee3-43e3f24d392d', '2026-11-30 04:52:15.970676+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 04:52:15.971649+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a22990-0c6b-7f2b-8c4a-4318742bce66', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 04:52:15.950812+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261129 VALUES ('2026-11-29', '', 'ada', 'k-1', '\x6b2d31', '01a22990-0b82-70ef-b3e1-2d330d15345d', '2026-11-30 04:52:15.719065+05:45');
-INSERT INTO holdfast.keys_20261129 VALUES ('2026-11-29', '', 'ada', 'k-2', '\x6b2d32', '01a22990-0bba-7aa0-bea6-cbea37d2a73f', '2026-11-30 04:52:15.770825+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 05:52:15.713269+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0b79-7488-88f2-eaeb86f1de5f', 'web-1/1042', '1.4.0', '2026-11-30 04:52:15.71109+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0b80-7067-a7e0-146a7a24ba0d', 'web-2/988', '1.4.0', '2026-11-30 04:52:15.712092+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0b80-72fc-bfd0-19711b0f0fff', 'web-2/731', '1.4.0', '2026-11-30 04:52:15.712245+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0c76-763a-8cdc-5652559a90eb', 'test', '1', '2026-11-30 04:52:15.958507+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0c82-7306-aee3-43e3f24d392d', 'test', '1', '2026-11-30 04:52:15.970294+05:45');
-INSERT INTO holdfast.processes VALUES ('01a22990-0c84-7c46-b18b-bb850636f71e', 'gpu-1', '1', '2026-11-30 04:52:15.973777+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-30 04:52:15.882237+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 04:52:15.91479+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 04:52:15.926893+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 04:52:15.936185+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-30 04:52:15.942392+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 05:52:15.92617+05:45', '2026-11-30 04:52:15.917412+05:45', false, 3, '2026-11-30 04:52:15.921+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 05:52:15.935422+05:45', '2026-11-30 04:52:15.929233+05:45', false, 2, '2026-11-30 04:52:15.932648+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 05:52:15.941677+05:45', '2026-11-30 04:52:15.938503+05:45', false, 1, '2026-11-30 04:52:15.941677+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-30 04:52:15.944354+05:45', false, 1, '2026-11-30 04:52:15.94722+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-30 04:52:15.94722+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.remote_workers VALUES ('01a22990-0c84-7c46-b18b-bb850636f71e', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-30 04:52:15.973777+05:45', '2026-11-30 04:52:15.973777+05:45', NULL, NULL);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-29 23:07:14.986171');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-29 23:07:15.000047');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-29 23:07:15.059853');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-29 23:07:15.077237');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-29 23:07:15.09627');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-29 23:07:15.120212');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-29 23:07:15.169294');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-29 23:07:15.179838');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-29 23:07:15.187235');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-29 23:07:15.200345');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-29 23:07:15.211625');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-29 23:07:15.212931');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-29 23:07:15.215334');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-29 23:07:15.216933');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-29 23:07:15.217804');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-29 23:07:15.235493');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-29 23:07:15.250287');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-29 23:07:15.265969');
-INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-29 23:07:15.271582');
-INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-29 23:07:15.296782');
-INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-29 23:07:15.300721');
-INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-29 23:07:15.302246');
-INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-29 23:07:15.30582');
-INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-29 23:07:15.31895');
-INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-29 23:07:15.328606');
-INSERT INTO holdfast.schema_version VALUES (26, 29, true, '2026-11-29 23:07:15.332116');
-INSERT INTO holdfast.schema_version VALUES (27, 30, true, '2026-11-29 23:07:15.336558');
-INSERT INTO holdfast.schema_version VALUES (28, 31, true, '2026-11-29 23:07:15.342711');
-INSERT INTO holdfast.schema_version VALUES (29, 32, true, '2026-11-29 23:07:15.354236');
-INSERT INTO holdfast.schema_version VALUES (30, 33, true, '2026-11-29 23:07:15.359724');
-INSERT INTO holdfast.schema_version VALUES (31, 34, true, '2026-11-29 23:07:15.360745');
-INSERT INTO holdfast.schema_version VALUES (32, 35, true, '2026-11-29 23:07:15.361782');
-INSERT INTO holdfast.schema_version VALUES (33, 36, true, '2026-11-29 23:07:15.368995');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x6ed52cb58a35486aad1d21085ef17a0be5cc32d04b924a0da34a611f802f2f09', '2026-11-30 04:52:15.09627+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x22e5d767b38546ff9e0e0cb5b3dae18fefe21c6d34184010ace1e6ad806b216b', '2026-11-30 04:52:15.09627+05:45');
-INSERT INTO holdfast.secrets VALUES ('memory', '\xb256b2e7b6ba45baa0479610559dc6b1c7385e85749e422a9f903d6ecdbd6d01', '2026-11-30 04:52:15.360745+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 3, 1, 'call-1', 'helper', '01a22990-0c77-7af3-8f9c-a59ee38967fb', false, '01a22990-0c74-74c9-8e44-c76dd7b31291', '{caller}', '2026-11-30 04:52:15.959988+05:45', '2026-11-30 04:52:15.967902+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a22990-0b82-70ef-b3e1-2d330d15345d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a22990-0bba-7aa0-bea6-cbea37d2a73f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a22990-0bbf-7e87-806a-adb3c0f7803a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a22990-0bc4-713f-a70b-7b6b4da13152');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a22990-0bce-792a-985a-c421663a91e2');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a22990-0bd8-7752-a42a-295f944e608a');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a22990-0bea-7006-8b22-8d5fb23898c8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a22990-0bee-7805-bd45-c954ee30a25f');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a22990-0bfa-7a31-96d2-e523cf42869a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a22990-0bfd-75b5-8f57-2fdb4ef6c050');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a22990-0c01-77f3-8859-4c8de1fe286b');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a22990-0c05-7578-8061-3e80bfbf97eb');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a22990-0c09-7adb-ac6a-e5f9565bf6a8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a22990-0c0d-7e7e-817c-7f522a848d34');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a22990-0c12-7e25-aa06-e5bce1dd8c81');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a22990-0c17-735b-96fa-2f75e22f25fa');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a22990-0c1e-7b35-be0b-98ae08905655');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a22990-0c22-75a0-9de5-19bb5122ab41');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a22990-0c26-7c4a-8570-da176101e8d2');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a22990-0c28-7791-b435-a5071bb37863');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a22990-0c6b-7f2b-8c4a-4318742bce66');
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 'writer', '2026-11-30 04:52:15.863328+05:45', '01a22990-0b79-7488-88f2-eaeb86f1de5f', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c1e-7b35-be0b-98ae08905655', 'writer', '2026-11-30 04:52:15.870906+05:45', '01a22990-0b80-7067-a7e0-146a7a24ba0d', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 'support', '2026-11-30 04:52:15.877457+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c26-7c4a-8570-da176101e8d2', 'travel', '2026-11-30 04:52:15.878974+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c28-7791-b435-a5071bb37863', 'travel', '2026-11-30 04:52:15.880598+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c6b-7f2b-8c4a-4318742bce66', 'writer', '2026-11-30 04:52:15.950812+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', 'caller', '2026-11-30 04:52:15.959988+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_settled VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', 3);
-INSERT INTO holdfast.task_states VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 1, '{"chapter": 1}', '01a22990-0c1b-7283-b8db-dbdbfa524d3b', '2026-11-30 04:52:15.867951+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0b82-70ef-b3e1-2d330d15345d', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-30 04:52:15.769349+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-30 04:52:15.765071+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-30 04:52:15.719065+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bba-7aa0-bea6-cbea37d2a73f', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-30 04:52:15.775378+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 04:52:15.77276+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-30 04:52:15.770825+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bbf-7e87-806a-adb3c0f7803a', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-30 04:52:15.779421+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.777683+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.776096+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bc4-713f-a70b-7b6b4da13152', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 04:52:15.789894+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-30 04:52:15.788114+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-30 04:52:15.780291+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bce-792a-985a-c421663a91e2', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 04:52:15.799839+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-30 04:52:15.798327+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-30 04:52:15.790812+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bd8-7752-a42a-295f944e608a', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-30 04:52:15.817371+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-30 04:52:15.802268+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-30 04:52:15.800611+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bea-7006-8b22-8d5fb23898c8', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 04:52:15.821935+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 04:52:15.819643+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 04:52:15.818174+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bee-7805-bd45-c954ee30a25f', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 04:52:15.826273+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 04:52:15.824117+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 04:52:15.822678+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bfa-7a31-96d2-e523cf42869a', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-30 04:52:15.836393+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-30 04:52:15.836393+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.834854+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bfd-75b5-8f57-2fdb4ef6c050', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 04:52:15.84078+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.839069+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.837484+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0c01-77f3-8859-4c8de1fe286b', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 04:52:15.84467+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.843117+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.841644+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0c05-7578-8061-3e80bfbf97eb', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-30 04:52:15.849049+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.847196+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.845491+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0bf2-7d67-a725-c73d854250f1', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-30 04:52:15.833849+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.8286+05:45', true, '2026-11-30 04:52:15.831062+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.827021+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a22990-0c77-7af3-8f9c-a59ee38967fb', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-30 04:52:15.971649+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.970676+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.967902+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c09-7adb-ac6a-e5f9565bf6a8', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-30 04:52:15.852988+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.851365+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.84982+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c1e-7b35-be0b-98ae08905655', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-30 04:52:15.873622+05:45', 1, 1, 1, 1, 0, '01a22990-0b80-7067-a7e0-146a7a24ba0d', '2026-11-30 04:52:15.872721+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.870906+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c22-75a0-9de5-19bb5122ab41', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-30 04:52:15.876677+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-30 04:52:15.875875+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.874513+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c26-7c4a-8570-da176101e8d2', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-30 04:52:15.878974+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.878974+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c28-7791-b435-a5071bb37863', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-30 04:52:15.880598+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.880598+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c17-735b-96fa-2f75e22f25fa', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-30 04:52:15.865679+05:45', 1, 2, 1, 1, 0, '01a22990-0b79-7488-88f2-eaeb86f1de5f', '2026-11-30 04:52:15.864821+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-30 04:52:15.863328+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c0d-7e7e-817c-7f522a848d34', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-30 04:52:15.857959+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.856139+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.854082+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c12-7e25-aa06-e5bce1dd8c81', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-30 04:52:15.862256+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 04:52:15.860617+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.859065+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c6b-7f2b-8c4a-4318742bce66', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-30 04:52:15.950812+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-30 04:52:15.950812+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a22990-0c74-74c9-8e44-c76dd7b31291', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-30 04:52:15.959988+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-30 04:52:15.958833+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 04:52:15.957068+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL, NULL);
-INSERT INTO holdfast.workers VALUES ('01a22990-0b79-7488-88f2-eaeb86f1de5f', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-30 04:52:15.71109+05:45', '2026-11-30 05:52:15.71109+05:45');
-INSERT INTO holdfast.workers VALUES ('01a22990-0b80-7067-a7e0-146a7a24ba0d', 'web-2/988', '1.4.0', 'api,worker', '2026-11-30 04:52:15.712092+05:45', '2026-11-30 05:52:15.712092+05:45');
-INSERT INTO holdfast.workers VALUES ('01a22990-0c76-763a-8cdc-5652559a90eb', 'test', '1', 'worker', '2026-11-30 04:52:15.958507+05:45', '2026-11-30 05:52:15.958507+05:45');
-INSERT INTO holdfast.workers VALUES ('01a22990-0c82-7306-aee3-43e3f24d392d', 'test', '1', 'worker', '2026-11-30 04:52:15.970294+05:45', '2026-11-30 05:52:15.970294+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 38, '\x0f25be14fe407d38bd65df7c45913444d90297c0a7b95426266061850a81a3d2', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a229d6-3f08-75d7-b270-d57964749933', 'writer', 'canceled', '2026-11-30 06:08:56.427802+05:45', '2026-11-30 06:08:56.427802+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a229d6-3f27-717e-9d21-62ac963f31ed', 1, '{"chapter": 1}', '01a229d6-3f2f-7149-8b2a-dfd2185925a2', '2026-11-30 06:08:56.463548+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-30 06:08:56.306007+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.330045+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-30 06:08:56.333643+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.323427+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a229d6-3eb0-7565-af0b-80a09fbb6831', '2026-11-30 06:08:56.34326+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.34326+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.352027+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-30 06:08:56.354172+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.351167+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ec3-7372-91f0-5623422b7ff8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-30 06:08:56.355304+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ec3-7372-91f0-5623422b7ff8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.357708+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ec3-7372-91f0-5623422b7ff8', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.359859+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.35684+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ec8-76c5-a35a-0a8b46b52658', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-30 06:08:56.360523+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ec8-76c5-a35a-0a8b46b52658', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.362382+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ec8-76c5-a35a-0a8b46b52658', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-30 06:08:56.363969+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.361792+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ecc-795d-9013-f765e323afe0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-30 06:08:56.364699+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ecc-795d-9013-f765e323afe0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.366436+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ecc-795d-9013-f765e323afe0', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 06:08:56.383136+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.365868+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ecc-795d-9013-f765e323afe0', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-30 06:08:56.387197+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.385025+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ecc-795d-9013-f765e323afe0', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.393478+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.389911+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3eea-7181-98ed-3fd2ed54e02d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-30 06:08:56.39421+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3eea-7181-98ed-3fd2ed54e02d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.396094+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3eea-7181-98ed-3fd2ed54e02d', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a229d6-3e89-7ea6-8dbd-b6fa1016e45e"}', NULL, '2026-11-30 06:08:56.398487+05:45', '01a229d6-3e89-7ea6-8dbd-b6fa1016e45e', '2026-11-30 06:08:56.395531+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3eea-7181-98ed-3fd2ed54e02d', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.400915+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.399829+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-30 06:08:56.40154+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.403097+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-30 06:08:56.415411+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.402634+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3eff-7ec8-88ec-851f28bb4c58', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 06:08:56.416049+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3eff-7ec8-88ec-851f28bb4c58', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.418297+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3eff-7ec8-88ec-851f28bb4c58', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.419764+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.417348+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f04-773f-b361-0ce9f295ff7f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-30 06:08:56.420584+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f04-773f-b361-0ce9f295ff7f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.422528+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f04-773f-b361-0ce9f295ff7f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.423776+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.421928+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f08-75d7-b270-d57964749933', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-30 06:08:56.424484+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f08-75d7-b270-d57964749933', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.426245+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f08-75d7-b270-d57964749933', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.430641+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.425622+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f0f-75be-b5f1-3c4e64f90fc7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-30 06:08:56.431473+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f0f-75be-b5f1-3c4e64f90fc7', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.43275+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f11-7c41-a823-6747c1c4d50c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-30 06:08:56.433906+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f11-7c41-a823-6747c1c4d50c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.435852+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f11-7c41-a823-6747c1c4d50c', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 06:08:56.436641+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.435143+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f15-72f4-a12c-10825782eb59', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-30 06:08:56.437307+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f15-72f4-a12c-10825782eb59', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.439299+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f15-72f4-a12c-10825782eb59', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-30 06:08:56.439953+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.438688+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f18-766f-b2cf-3ff27a25ccca', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-30 06:08:56.440511+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f18-766f-b2cf-3ff27a25ccca', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.442533+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f18-766f-b2cf-3ff27a25ccca', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-30 06:08:56.443035+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.441824+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f1b-788e-b1a3-0e23b021153d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 06:08:56.443679+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f1b-788e-b1a3-0e23b021153d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.445656+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f1b-788e-b1a3-0e23b021153d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 06:08:56.446154+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.445098+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f1e-7cf3-afc0-bc4cc2caccca', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 06:08:56.446916+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f1e-7cf3-afc0-bc4cc2caccca', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.450215+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f1e-7cf3-afc0-bc4cc2caccca', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 06:08:56.451061+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.449559+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f23-7ddd-9746-31726ab602bb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-30 06:08:56.451989+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f23-7ddd-9746-31726ab602bb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.453619+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f23-7ddd-9746-31726ab602bb', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-30 06:08:56.454252+05:45', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.453093+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f27-717e-9d21-62ac963f31ed', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-30 06:08:56.455192+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f27-717e-9d21-62ac963f31ed', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.457033+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f30-7545-ac33-509011a8a77b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-30 06:08:56.464447+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f30-7545-ac33-509011a8a77b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.466403+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f32-7e7d-a37e-9013553b27fd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-30 06:08:56.467034+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f32-7e7d-a37e-9013553b27fd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.468997+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f39-71eb-8140-dc08154360e6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-30 06:08:56.473459+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f32-7e7d-a37e-9013553b27fd', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-30 06:08:56.469503+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.468415+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f3a-7e2b-83de-15ff011748ee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-30 06:08:56.475027+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f7b-7148-9fae-1dd6bde9558f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 06:08:56.539649+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f7b-7148-9fae-1dd6bde9558f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.542158+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f7b-7148-9fae-1dd6bde9558f', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a229d6-3f7d-7dad-a0e6-9bc6c5f39e50","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-30 06:08:56.542158+05:45', '01a229d6-3f7c-7910-b4fb-93c1cce5e18c', '2026-11-30 06:08:56.541172+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f7d-7dad-a0e6-9bc6c5f39e50', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-30 06:08:56.548557+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f7d-7dad-a0e6-9bc6c5f39e50', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.551485+05:45', '01a229d6-3f86-75c9-9d29-8ac52f47d9f5', '2026-11-30 06:08:56.550765+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f7d-7dad-a0e6-9bc6c5f39e50', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-30 06:08:56.551485+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a229d6-3f73-7c0f-8366-c28be8e347a1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-30 06:08:56.534698+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261130 VALUES ('2026-11-30', '', 'ada', 'k-1', '\x6b2d31', '01a229d6-3e8b-76c2-941b-ef8f0f9c259d', '2026-11-30 06:08:56.306007+05:45');
+INSERT INTO holdfast.keys_20261130 VALUES ('2026-11-30', '', 'ada', 'k-2', '\x6b2d32', '01a229d6-3ec3-7372-91f0-5623422b7ff8', '2026-11-30 06:08:56.355304+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 07:08:56.298858+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229d6-3e81-7707-be22-74a08d580553', 'web-1/1042', '1.4.0', '2026-11-30 06:08:56.297053+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229d6-3e89-7bce-95af-c05d6dec535c', 'web-2/988', '1.4.0', '2026-11-30 06:08:56.297831+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229d6-3e89-7ea6-8dbd-b6fa1016e45e', 'web-2/731', '1.4.0', '2026-11-30 06:08:56.297985+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229d6-3f7c-7910-b4fb-93c1cce5e18c', 'test', '1', '2026-11-30 06:08:56.540698+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229d6-3f86-75c9-9d29-8ac52f47d9f5', 'test', '1', '2026-11-30 06:08:56.55053+05:45');
+INSERT INTO holdfast.processes VALUES ('01a229d6-3f89-7995-848e-cf089863b6c1', 'gpu-1', '1', '2026-11-30 06:08:56.55427+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229d6-3f27-717e-9d21-62ac963f31ed', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-30 06:08:56.476499+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229d6-3f1b-788e-b1a3-0e23b021153d', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 06:08:56.509712+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229d6-3f1e-7cf3-afc0-bc4cc2caccca', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 06:08:56.517817+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229d6-3f23-7ddd-9746-31726ab602bb', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-30 06:08:56.523589+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a229d6-3f08-75d7-b270-d57964749933', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-30 06:08:56.527601+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a229d6-3f27-717e-9d21-62ac963f31ed', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a229d6-3f1b-788e-b1a3-0e23b021153d', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 07:08:56.517396+05:45', '2026-11-30 06:08:56.511399+05:45', false, 3, '2026-11-30 06:08:56.513828+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a229d6-3f1e-7cf3-afc0-bc4cc2caccca', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 07:08:56.523195+05:45', '2026-11-30 06:08:56.519365+05:45', false, 2, '2026-11-30 06:08:56.521435+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a229d6-3f23-7ddd-9746-31726ab602bb', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-30 07:08:56.52716+05:45', '2026-11-30 06:08:56.525071+05:45', false, 1, '2026-11-30 06:08:56.52716+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a229d6-3f08-75d7-b270-d57964749933', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-30 06:08:56.529123+05:45', false, 1, '2026-11-30 06:08:56.531042+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-30 06:08:56.531042+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.remote_workers VALUES ('01a229d6-3f89-7995-848e-cf089863b6c1', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-30 06:08:56.55427+05:45', '2026-11-30 06:08:56.55427+05:45', NULL, NULL);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-30 00:19:56.106224');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-30 00:19:56.114058');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-30 00:19:56.186952');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-30 00:19:56.202779');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-30 00:19:56.222772');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-30 00:19:56.241004');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-30 00:19:56.263839');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-30 00:19:56.271223');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-30 00:19:56.275192');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-30 00:19:56.28221');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-30 00:19:56.295503');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-30 00:19:56.296759');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-30 00:19:56.298584');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-30 00:19:56.30015');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-30 00:19:56.301045');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-30 00:19:56.310056');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-30 00:19:56.318237');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-30 00:19:56.332336');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-30 00:19:56.336634');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-30 00:19:56.35004');
+INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-30 00:19:56.35306');
+INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-30 00:19:56.354366');
+INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-30 00:19:56.357095');
+INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-30 00:19:56.378685');
+INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-30 00:19:56.38337');
+INSERT INTO holdfast.schema_version VALUES (26, 29, true, '2026-11-30 00:19:56.387346');
+INSERT INTO holdfast.schema_version VALUES (27, 30, true, '2026-11-30 00:19:56.397145');
+INSERT INTO holdfast.schema_version VALUES (28, 31, true, '2026-11-30 00:19:56.400358');
+INSERT INTO holdfast.schema_version VALUES (29, 32, true, '2026-11-30 00:19:56.411875');
+INSERT INTO holdfast.schema_version VALUES (30, 33, true, '2026-11-30 00:19:56.418955');
+INSERT INTO holdfast.schema_version VALUES (31, 34, true, '2026-11-30 00:19:56.419733');
+INSERT INTO holdfast.schema_version VALUES (32, 35, true, '2026-11-30 00:19:56.420709');
+INSERT INTO holdfast.schema_version VALUES (33, 36, true, '2026-11-30 00:19:56.429544');
+INSERT INTO holdfast.schema_version VALUES (34, 38, true, '2026-11-30 00:19:56.431191');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x2a09b61103c8402a999d5b1d9ae07ce540e184cf499d45d98bd94632484ffda5', '2026-11-30 06:04:56.222772+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x31cb568a64dd4dcf9c85a5f34c980a01d7e5f79807c24f9e81173cc2ddb85a9d', '2026-11-30 06:04:56.222772+05:45');
+INSERT INTO holdfast.secrets VALUES ('memory', '\xdf56c10ca6984a2e9decd4aad2f7fa7bd03b55559cf84a448e671d51d7c7278b', '2026-11-30 06:04:56.419733+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a229d6-3f7b-7148-9fae-1dd6bde9558f', 3, 1, 'call-1', 'helper', '01a229d6-3f7d-7dad-a0e6-9bc6c5f39e50', false, '01a229d6-3f7b-7148-9fae-1dd6bde9558f', '{caller}', '2026-11-30 06:08:56.542158+05:45', '2026-11-30 06:08:56.548557+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a229d6-3e8b-76c2-941b-ef8f0f9c259d');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a229d6-3ec3-7372-91f0-5623422b7ff8');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a229d6-3ec8-76c5-a35a-0a8b46b52658');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a229d6-3ecc-795d-9013-f765e323afe0');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a229d6-3eea-7181-98ed-3fd2ed54e02d');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a229d6-3ef1-76af-999d-ca50f905d76b');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a229d6-3eff-7ec8-88ec-851f28bb4c58');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a229d6-3f04-773f-b361-0ce9f295ff7f');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a229d6-3f0f-75be-b5f1-3c4e64f90fc7');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a229d6-3f11-7c41-a823-6747c1c4d50c');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a229d6-3f15-72f4-a12c-10825782eb59');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a229d6-3f18-766f-b2cf-3ff27a25ccca');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a229d6-3f1b-788e-b1a3-0e23b021153d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a229d6-3f1e-7cf3-afc0-bc4cc2caccca');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a229d6-3f23-7ddd-9746-31726ab602bb');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a229d6-3f27-717e-9d21-62ac963f31ed');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a229d6-3f30-7545-ac33-509011a8a77b');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a229d6-3f32-7e7d-a37e-9013553b27fd');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a229d6-3f39-71eb-8140-dc08154360e6');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a229d6-3f3a-7e2b-83de-15ff011748ee');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a229d6-3f73-7c0f-8366-c28be8e347a1');
+INSERT INTO holdfast.task_queue VALUES ('01a229d6-3f27-717e-9d21-62ac963f31ed', 'writer', '2026-11-30 06:08:56.455192+05:45', '01a229d6-3e81-7707-be22-74a08d580553', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229d6-3f30-7545-ac33-509011a8a77b', 'writer', '2026-11-30 06:08:56.464447+05:45', '01a229d6-3e89-7bce-95af-c05d6dec535c', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229d6-3f32-7e7d-a37e-9013553b27fd', 'support', '2026-11-30 06:08:56.469503+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229d6-3f39-71eb-8140-dc08154360e6', 'travel', '2026-11-30 06:08:56.473459+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229d6-3f3a-7e2b-83de-15ff011748ee', 'travel', '2026-11-30 06:08:56.475027+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229d6-3f73-7c0f-8366-c28be8e347a1', 'writer', '2026-11-30 06:08:56.534698+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a229d6-3f7b-7148-9fae-1dd6bde9558f', 'caller', '2026-11-30 06:08:56.542158+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_settled VALUES ('01a229d6-3f7d-7dad-a0e6-9bc6c5f39e50', 3);
+INSERT INTO holdfast.task_states VALUES ('01a229d6-3f27-717e-9d21-62ac963f31ed', 1, '{"chapter": 1}', '01a229d6-3f2d-7a6b-bfb9-9da1eec037a7', '2026-11-30 06:08:56.462285+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3e8b-76c2-941b-ef8f0f9c259d', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-30 06:08:56.354172+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-30 06:08:56.351167+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-30 06:08:56.306007+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3ec3-7372-91f0-5623422b7ff8', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-30 06:08:56.359859+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 06:08:56.35684+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-30 06:08:56.355304+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3ec8-76c5-a35a-0a8b46b52658', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-30 06:08:56.363969+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:08:56.361792+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.360523+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3ecc-795d-9013-f765e323afe0', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 06:08:56.393478+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-30 06:08:56.389911+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-30 06:08:56.364699+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3eea-7181-98ed-3fd2ed54e02d', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-30 06:08:56.400915+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-30 06:08:56.399829+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-30 06:08:56.39421+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3ef1-76af-999d-ca50f905d76b', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-30 06:08:56.415411+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-30 06:08:56.402634+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-30 06:08:56.40154+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3eff-7ec8-88ec-851f28bb4c58', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 06:08:56.419764+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 06:08:56.417348+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 06:08:56.416049+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3f04-773f-b361-0ce9f295ff7f', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-30 06:08:56.423776+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-30 06:08:56.421928+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-30 06:08:56.420584+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3f0f-75be-b5f1-3c4e64f90fc7', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-30 06:08:56.43275+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-30 06:08:56.43275+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.431473+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3f11-7c41-a823-6747c1c4d50c', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 06:08:56.436641+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:08:56.435143+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.433906+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3f15-72f4-a12c-10825782eb59', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-30 06:08:56.439953+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:08:56.438688+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.437307+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3f18-766f-b2cf-3ff27a25ccca', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-30 06:08:56.443035+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:08:56.441824+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.440511+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3f08-75d7-b270-d57964749933', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-30 06:08:56.430641+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:08:56.425622+05:45', true, '2026-11-30 06:08:56.427802+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.424484+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a229d6-3f7d-7dad-a0e6-9bc6c5f39e50', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-30 06:08:56.551485+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:08:56.550765+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.548557+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f1b-788e-b1a3-0e23b021153d', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-30 06:08:56.446154+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:08:56.445098+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.443679+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f30-7545-ac33-509011a8a77b', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-30 06:08:56.466403+05:45', 1, 1, 1, 1, 0, '01a229d6-3e89-7bce-95af-c05d6dec535c', '2026-11-30 06:08:56.465786+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.464447+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f32-7e7d-a37e-9013553b27fd', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-30 06:08:56.468997+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-30 06:08:56.468415+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.467034+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f39-71eb-8140-dc08154360e6', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-30 06:08:56.473459+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.473459+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f3a-7e2b-83de-15ff011748ee', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-30 06:08:56.475027+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.475027+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f27-717e-9d21-62ac963f31ed', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-30 06:08:56.457033+05:45', 1, 2, 1, 1, 0, '01a229d6-3e81-7707-be22-74a08d580553', '2026-11-30 06:08:56.456223+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-30 06:08:56.455192+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f1e-7cf3-afc0-bc4cc2caccca', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-30 06:08:56.451061+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:08:56.449559+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.446916+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f23-7ddd-9746-31726ab602bb', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-30 06:08:56.454252+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-30 06:08:56.453093+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.451989+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f73-7c0f-8366-c28be8e347a1', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-30 06:08:56.534698+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-30 06:08:56.534698+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a229d6-3f7b-7148-9fae-1dd6bde9558f', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-30 06:08:56.542158+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-30 06:08:56.541172+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-30 06:08:56.539649+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL, NULL);
+INSERT INTO holdfast.workers VALUES ('01a229d6-3e81-7707-be22-74a08d580553', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-30 06:08:56.297053+05:45', '2026-11-30 07:08:56.297053+05:45');
+INSERT INTO holdfast.workers VALUES ('01a229d6-3e89-7bce-95af-c05d6dec535c', 'web-2/988', '1.4.0', 'api,worker', '2026-11-30 06:08:56.297831+05:45', '2026-11-30 07:08:56.297831+05:45');
+INSERT INTO holdfast.workers VALUES ('01a229d6-3f7c-7910-b4fb-93c1cce5e18c', 'test', '1', 'worker', '2026-11-30 06:08:56.540698+05:45', '2026-11-30 07:08:56.540698+05:45');
+INSERT INTO holdfast.workers VALUES ('01a229d6-3f86-75c9-9d29-8ac52f47d9f5', 'test', '1', 'worker', '2026-11-30 06:08:56.55053+05:45', '2026-11-30 07:08:56.55053+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 33, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 34, true);
 ALTER TABLE ONLY holdfast.admin_jobs
     ADD CONSTRAINT admin_jobs_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.admin_sessions
@@ -2864,16 +3005,20 @@ ALTER TABLE ONLY holdfast.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (key_id);
 ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.artifacts_20261201
+    ADD CONSTRAINT artifacts_20261201_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261129
-    ADD CONSTRAINT attempts_20261129_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261130
     ADD CONSTRAINT attempts_20261130_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261201
+    ADD CONSTRAINT attempts_20261201_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
+ALTER TABLE ONLY holdfast.audit_20261201
+    ADD CONSTRAINT audit_20261201_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
     ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
 ALTER TABLE ONLY holdfast.cancel_notices
@@ -2884,14 +3029,16 @@ ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
     ADD CONSTRAINT events_20261101_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.events_20261201
+    ADD CONSTRAINT events_20261201_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261129
-    ADD CONSTRAINT keys_20261129_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261130
     ADD CONSTRAINT keys_20261130_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261201
+    ADD CONSTRAINT keys_20261201_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2922,6 +3069,8 @@ ALTER TABLE ONLY holdfast.task_states
     ADD CONSTRAINT task_states_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.tasks_20261101
     ADD CONSTRAINT tasks_20261101_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.tasks_20261201
+    ADD CONSTRAINT tasks_20261201_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_kept
     ADD CONSTRAINT tasks_kept_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_open
@@ -2933,18 +3082,21 @@ CREATE INDEX admin_jobs_open ON holdfast.admin_jobs USING btree (id) WHERE (ende
 CREATE INDEX admin_sessions_expires ON holdfast.admin_sessions USING btree (expires_at);
 CREATE INDEX api_keys_listed ON holdfast.api_keys USING btree (created_at, key_id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE UNIQUE INDEX artifacts_20261201_task_request_id_idx ON holdfast.artifacts_20261201 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261129_task_config_id_id_idx ON holdfast.attempts_20261129 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261130_task_config_id_id_idx ON holdfast.attempts_20261130 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261201_task_config_id_id_idx ON holdfast.attempts_20261201 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE INDEX audit_20261201_at_idx ON holdfast.audit_20261201 USING brin (at);
 CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
 CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE UNIQUE INDEX events_20261201_task_request_id_idx ON holdfast.events_20261201 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261129_created_at_idx ON holdfast.keys_20261129 USING btree (created_at);
 CREATE INDEX keys_20261130_created_at_idx ON holdfast.keys_20261130 USING btree (created_at);
+CREATE INDEX keys_20261201_created_at_idx ON holdfast.keys_20261201 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled ON holdfast.push_cursors USING btree (task, config_id) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
@@ -2977,6 +3129,10 @@ CREATE INDEX tasks_listed ON ONLY holdfast.tasks USING btree (tenant, owner, age
 CREATE INDEX tasks_ended_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_ended USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
 CREATE INDEX tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
 CREATE INDEX tasks_20261101_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_20261101 USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
+CREATE INDEX tasks_20261201_agent_status_at_id_idx ON holdfast.tasks_20261201 USING btree (agent COLLATE "C", status_at, id);
+CREATE INDEX tasks_20261201_context_id_tenant_owner_agent_direct_state_s_idx ON holdfast.tasks_20261201 USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
+CREATE INDEX tasks_20261201_id_idx ON holdfast.tasks_20261201 USING btree (id) WHERE (held_at IS NOT NULL);
+CREATE INDEX tasks_20261201_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_20261201 USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
 CREATE INDEX tasks_kept_agent_status_at_id_idx ON holdfast.tasks_kept USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_kept_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_kept USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
 CREATE INDEX tasks_kept_id_idx ON holdfast.tasks_kept USING btree (id) WHERE (held_at IS NOT NULL);
@@ -2984,20 +3140,26 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261129_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261129_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261130_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261130_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261201_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261201_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261129_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261129_pkey;
+ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261201_at_idx;
+ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261201_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261130_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261130_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261201_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261201_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
 ALTER INDEX holdfast.tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_tenant_owner_agent_direct_state_status_at_id_idx;
+ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261201_agent_status_at_id_idx;
+ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261201_context_id_tenant_owner_agent_direct_state_s_idx;
+ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261201_id_idx;
+ALTER INDEX holdfast.tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261201_tenant_owner_agent_direct_state_status_at_id_idx;
 ALTER INDEX holdfast.tasks_ended_at ATTACH PARTITION holdfast.tasks_dated_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_ended_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx;
 ALTER INDEX holdfast.tasks_held ATTACH PARTITION holdfast.tasks_dated_id_idx;
@@ -3014,6 +3176,8 @@ CREATE TRIGGER all_there BEFORE INSERT OR DELETE OR TRUNCATE ON holdfast.audit_c
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER all_there;
 CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_20261101 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
 ALTER TABLE holdfast.audit_20261101 ENABLE ALWAYS TRIGGER append_only;
+CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_20261201 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
+ALTER TABLE holdfast.audit_20261201 ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_log FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
@@ -3052,6 +3216,7 @@ REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION holdfast.partition_add(child text, lower_bound text, upper_bound text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION holdfast.partition_detach(child text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION holdfast.partition_drop(child text) FROM PUBLIC;
+GRANT SELECT ON TABLE holdfast.v_api_keys TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_artifacts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_audit TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_cancels TO holdfast_reader;
