@@ -60,7 +60,7 @@ COMMENT ON COLUMN holdfast.v_api_keys.key_id IS 'The public part of the key.';
 COMMENT ON COLUMN holdfast.v_api_keys.name IS 'The operator''s name for it.';
 COMMENT ON COLUMN holdfast.v_api_keys.tenant IS 'With subject, the caller of requests that have the key.';
 COMMENT ON COLUMN holdfast.v_api_keys.subject IS 'With tenant, the caller of requests that have the key.';
-COMMENT ON COLUMN holdfast.v_api_keys.scopes IS 'What the key permits.';
+COMMENT ON COLUMN holdfast.v_api_keys.scopes IS 'The scopes of requests that have the key.';
 COMMENT ON COLUMN holdfast.v_api_keys.created_at IS 'When it was created.';
 COMMENT ON COLUMN holdfast.v_api_keys.expires_at IS 'When it expires; null: never.';
 COMMENT ON COLUMN holdfast.v_api_keys.revoked_at IS 'When it was revoked; null: it was not.';

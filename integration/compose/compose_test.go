@@ -407,7 +407,7 @@ func (p *project) roll() *exec.Cmd {
 	return cmd
 }
 
-// rolls replaces the replicas. What fails before the first new one is healthy leaves the old ones.
+// rolls replaces the replicas. A fault before the first new one is healthy leaves the old ones.
 func rolls(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
 	old := p.containers("server")

@@ -412,7 +412,7 @@ func (f *fixture) backlog(n int, host, caller, due string) {
 
 func (f *fixture) clear() { f.exec("DELETE FROM holdfast.push_cursors WHERE config_id = 'backlog'") }
 
-// The age is that of what a replica could deliver: a client whose receiver fails, hangs or takes no more alerts nobody.
+// The age is that of what a replica could deliver: a client whose receiver fails, hangs or is at its limit alerts nobody.
 func TestOldestPush(t *testing.T) {
 	f := parallel(t)
 	f.backlog(1, "'h:80'", "0", "now()")
