@@ -3,7 +3,7 @@
 # role of callers' statements. holdfast, the servers' role, owns nothing (docs/deployment.md). reader reads the views of
 # docs/sql.md. None is a superuser. The superuser and reader have no password: they log in inside the container only.
 #
-# It may run again, while no server does: then it makes what is missing, and takes from holdfast what that owns.
+# It may run again: then it makes what is missing.
 set -eu
 psql --quiet --set ON_ERROR_STOP=1 --username postgres --dbname postgres \
 	--set owner="$(cat /run/secrets/owner_password)" --set server="$(cat /run/secrets/database_password)" <<'SQL'
@@ -13,10 +13,6 @@ SELECT 'CREATE ROLE holdfast_reader NOLOGIN' WHERE to_regrole('holdfast_reader')
 SELECT 'CREATE ROLE reader LOGIN' WHERE to_regrole('reader') IS NULL \gexec
 SELECT 'CREATE DATABASE holdfast OWNER holdfast_owner' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'holdfast') \gexec
 \connect holdfast
-REASSIGN OWNED BY holdfast TO holdfast_owner;
-ALTER ROLE holdfast NOCREATEROLE;
-SELECT format('GRANT %I TO holdfast_owner WITH ADMIN TRUE, INHERIT FALSE, SET FALSE', rolname) FROM pg_roles
- WHERE rolname IN ('holdfast_reader', 'holdfast_api_holdfast') AND current_setting('server_version_num')::integer >= 160000 \gexec
 REVOKE CONNECT ON DATABASE holdfast FROM PUBLIC;
 GRANT CONNECT ON DATABASE holdfast TO holdfast, reader;
 GRANT holdfast_reader TO reader;

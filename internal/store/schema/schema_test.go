@@ -97,8 +97,3 @@ func TestServersThatLoseUpdatesAreRefused(t *testing.T) {
 		require.NoError(t, schema.CheckServer(number))
 	}
 }
-
-func TestDirectConnectionIsNoPooler(t *testing.T) {
-	t.Parallel()
-	require.NoError(t, schema.CheckDirect(t.Context(), storetest.New(t).URL, slog.New(slog.DiscardHandler)))
-}
