@@ -5,6 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 docker compose run --rm --no-deps server config check
 docker compose run --rm --no-deps migrate
+docker compose rm --force server # those that have stopped
 old=$(docker compose ps --quiet server)
 if [ -z "$old" ]; then exec docker compose up --detach --no-build --wait server; fi
 replicas=$(echo "$old" | wc -l)
@@ -24,6 +25,6 @@ for replaced in $old; do
 			sleep 1
 		done
 	done
-	docker stop --time 60 "$replaced"
+	docker stop -t 60 "$replaced"
 	docker rm "$replaced"
 done
