@@ -49,7 +49,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, "../docker-compose.yml")), &compose))
-	raw := read(t, "holdfast.yaml")
+	raw := read(t, "config/holdfast.yaml")
 	cfg := load(t, raw, nil)
 	grace := compose.Services["server"].StopGracePeriod
 	require.Greater(t, grace, longest(cfg))

@@ -1,22 +1,21 @@
 #!/bin/sh
 # The PostgreSQL image runs this once, when it makes the cluster. holdfast_owner migrates: it owns the database and may create the
-# role of callers' statements. holdfast, the servers' role, owns nothing (docs/deployment.md). Neither is a superuser. The superuser
-# has no password: it logs in inside the container only.
+# role of callers' statements. holdfast, the servers' role, owns nothing (docs/deployment.md). reader reads the views of
+# docs/sql.md. None is a superuser. The superuser and reader have no password: they log in inside the container only.
 #
-# It may run again, while no server does: then it makes what is missing, and takes from holdfast what that owns.
+# It may run again: then it makes what is missing.
 set -eu
 psql --quiet --set ON_ERROR_STOP=1 --username postgres --dbname postgres \
 	--set owner="$(cat /run/secrets/owner_password)" --set server="$(cat /run/secrets/database_password)" <<'SQL'
 SELECT format('CREATE ROLE holdfast_owner LOGIN CREATEROLE PASSWORD %L', :'owner') WHERE to_regrole('holdfast_owner') IS NULL \gexec
 SELECT format('CREATE ROLE holdfast LOGIN PASSWORD %L', :'server') WHERE to_regrole('holdfast') IS NULL \gexec
+SELECT 'CREATE ROLE holdfast_reader NOLOGIN' WHERE to_regrole('holdfast_reader') IS NULL \gexec
+SELECT 'CREATE ROLE reader LOGIN' WHERE to_regrole('reader') IS NULL \gexec
 SELECT 'CREATE DATABASE holdfast OWNER holdfast_owner' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'holdfast') \gexec
 \connect holdfast
-REASSIGN OWNED BY holdfast TO holdfast_owner;
-ALTER ROLE holdfast NOCREATEROLE;
-SELECT format('GRANT %I TO holdfast_owner WITH ADMIN TRUE, INHERIT FALSE, SET FALSE', rolname) FROM pg_roles
- WHERE rolname IN ('holdfast_reader', 'holdfast_api_holdfast') AND current_setting('server_version_num')::integer >= 160000 \gexec
 REVOKE CONNECT ON DATABASE holdfast FROM PUBLIC;
-GRANT CONNECT ON DATABASE holdfast TO holdfast;
+GRANT CONNECT ON DATABASE holdfast TO holdfast, reader;
+GRANT holdfast_reader TO reader;
 ALTER ROLE CURRENT_USER PASSWORD NULL;
 -- The server sets these for its sessions. Behind PgBouncer it cannot, and relies on the role.
 ALTER ROLE holdfast SET timezone = 'UTC';
@@ -27,4 +26,7 @@ ALTER ROLE holdfast SET default_transaction_isolation = 'read committed';
 ALTER ROLE holdfast SET lock_timeout = '4s';
 ALTER ROLE holdfast SET statement_timeout = '30s';
 ALTER ROLE holdfast SET idle_in_transaction_session_timeout = '10s';
+ALTER ROLE reader SET statement_timeout = '60s';
+ALTER ROLE reader SET idle_in_transaction_session_timeout = '60s';
+ALTER ROLE reader SET default_transaction_read_only = on;
 SQL

@@ -257,7 +257,7 @@ WITH inp AS MATERIALIZED (
            unnest(@delays::interval[]) AS delay,
            unnest(@disables::text[]) AS disable
 ), lck AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error, k.accepted,
+    SELECT k.task, k.config_id, k.host, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error, k.accepted,
            CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
            CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
            (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
@@ -287,9 +287,9 @@ WITH inp AS MATERIALIZED (
            locked_until = CASE WHEN e.more AND e.keep THEN e.due_at END
       FROM eff e WHERE k.task = ANY(ARRAY(SELECT task FROM eff)) AND k.task = e.task AND k.config_id = e.config_id
 ), logged AS (
-    INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id)
+    INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id, host)
     SELECT e.task, e.config_id, now() - e.took, e.from_seq, e.to_seq, e.attempts + 1, nullif(e.status, 0), nullif(e.error, ''), e.took,
-           e.delivery_id, e.class, e.worker_id
+           e.delivery_id, e.class, e.worker_id, e.host
       FROM eff e WHERE e.delivery_id <> '' AND NOT e.repeated
      ORDER BY e.task, e.config_id
 )
@@ -369,14 +369,15 @@ SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.statu
   FROM a ORDER BY a.id DESC LIMIT @max_rows;
 
 -- name: PushCounts :one
--- For metrics. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
+-- For metrics. The oldest is one that the replicas could have tried: they retry a failing one only when it is due again, and
+-- a parked one waits for its own host or caller. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
 WITH due AS (
-    SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
+    SELECT CASE WHEN attempts = 0 THEN due_since ELSE due_at END AS since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
      UNION ALL
-    SELECT due_since FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
+    SELECT NULL FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM due)::bigint AS backlog,
-       coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
+       greatest((SELECT extract(epoch FROM now() - min(since)) FROM due), 0)::float8 AS oldest_seconds,
        (SELECT count(*) FROM holdfast.push_cursors WHERE disabled_at IS NOT NULL)::bigint AS disabled;
 
 -- name: PushSecrets :many

@@ -68,10 +68,10 @@ func newProject(t *testing.T) *project {
 		require.NoError(t, l.Close())
 	}
 	p.write("ports.yml", fmt.Sprintf(`services:
-  balancer: {ports: !override ["%s:8080", "%s:8081", "%s:9090"]}
   caddy: {ports: !override ["%s:443", "%s:8443"]}
   prometheus: {ports: !override ["%s:9090"]}
-`, p.http, p.grpc, p.admin, p.tls, p.tlsGRPC, p.prometheus))
+`, p.tls, p.tlsGRPC, p.prometheus))
+	p.write(".env", fmt.Sprintf("HOLDFAST_PUBLISH_HTTP=%s\nHOLDFAST_PUBLISH_GRPC=%s\nHOLDFAST_PUBLISH_ADMIN=%s\n", p.http, p.grpc, p.admin))
 	return p
 }
 
@@ -254,13 +254,12 @@ func TestCompose(t *testing.T) {
 		{"tasks, streams and gRPC pass the balancer", passBalancer},
 		{"doctor finds nothing that fails", doctorInside},
 		{"the servers' role owns nothing", ownsNothing},
-		{"a rolling restart loses no request", rollingRestart},
+		{"replicas are replaced, and no request is lost", rolls},
 		{"no replica answers 503 with Retry-After", noReplica},
 		{"operators reach the admin address with a key", operators},
 		{"the examples", examples},
 		{"Prometheus scrapes and has the alerts", observability},
 		{"Caddy with TLS", caddy},
-		{"a volume with one role", oneRoleVolume},
 		{"PgBouncer", pooler},
 		{"a stop is clean", stop},
 	} {
@@ -346,6 +345,11 @@ func ownsNothing(t *testing.T, p *project, _ *a2atest.Peer) {
 	require.Equal(t, "holdfast_owner", p.sql("SELECT DISTINCT relowner::regrole FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace"))
 	require.Equal(t, "holdfast_owner|f", p.sql("SELECT datdba::regrole, (SELECT rolsuper FROM pg_roles WHERE rolname = 'holdfast_owner') FROM pg_database WHERE datname = 'holdfast'"))
 
+	for relation, may := range map[string]bool{"v_tasks": true, "tasks": false} {
+		err := p.command(t.Context(), "exec", "--no-TTY", "postgres", "psql", "--username=reader", "holdfast", "--command=TABLE holdfast."+relation).Run()
+		require.Equal(t, may, err == nil, "people read the views: %v", err)
+	}
+
 	mounts := map[string]string{}
 	for _, service := range []string{"server", "migrate"} {
 		for _, id := range strings.Fields(p.compose("ps", "--all", "--quiet", service)) {
@@ -357,51 +361,36 @@ func ownsNothing(t *testing.T, p *project, _ *a2atest.Peer) {
 	require.NotContains(t, mounts["migrate"], "/pgpass")
 }
 
-// oneRoleVolume has a volume that a file with one role made. Nothing starts with it until the steps of docs/deployment.md.
-func oneRoleVolume(t *testing.T, p *project, c *a2atest.Peer) {
+// roll returns deploy/roll.sh.
+func (p *project) roll() *exec.Cmd {
+	cmd := exec.CommandContext(p.t.Context(), filepath.Join(p.dir, "deploy/roll.sh"))
+	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME=holdfast-compose-test", "COMPOSE_FILE="+strings.Join(p.files, ":"))
+	return cmd
+}
+
+// rolls replaces the replicas. A fault before the first new one is healthy leaves the old ones.
+func rolls(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
-	p.compose("stop", "server")
-	made := p.command(t.Context(), "exec", "--no-TTY", "postgres", "psql", "--username=postgres", "--set=ON_ERROR_STOP=1")
-	made.Stdin = strings.NewReader(`
-		DROP DATABASE holdfast WITH (FORCE);
-		DROP ROLE holdfast_owner, holdfast_api_holdfast, holdfast_reader;
-		ALTER ROLE holdfast CREATEROLE;
-		CREATE DATABASE holdfast OWNER holdfast;
-		REVOKE CONNECT ON DATABASE holdfast FROM PUBLIC;`)
-	output(t, made)
-	p.compose("run", "--rm", "--no-deps", "server", "migrate")
-	require.Equal(t, "holdfast", p.sql("SELECT DISTINCT relowner::regrole FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace"))
-
-	out, err := p.command(t.Context(), "up", "--detach", "--no-build", "server").CombinedOutput()
-	require.Error(t, err, "%s", out)
-	require.Contains(t, string(out), "migrate")
-	require.Contains(t, p.compose("logs", "--no-color", "--tail=5", "migrate"), "holdfast_owner")
-	require.Empty(t, p.containers("server"), "no replica starts")
-
-	output(t, exec.CommandContext(t.Context(), filepath.Join(p.dir, "deploy/secrets.sh")))
-	for range 2 { // it may be repeated
-		p.compose("exec", "--no-TTY", "postgres", "sh", "/docker-entrypoint-initdb.d/holdfast.sh")
+	old := p.containers("server")
+	for file, breaks := range map[string]func(string) string{
+		"deploy/secrets/owner_pgpass": func(string) string { return "*:*:*:*:wrong\n" },
+		"deploy/config/holdfast.yaml": func(s string) string { return strings.Replace(s, "direct_replies:", "direct_reply:", 1) },
+	} {
+		raw, err := os.ReadFile(filepath.Join(p.dir, file))
+		require.NoError(t, err)
+		p.write(file, breaks(string(raw)))
+		require.Empty(t, under(t, c, short(c), func() {
+			out, err := p.roll().CombinedOutput()
+			require.Error(t, err, "%s: %s", file, out)
+		}))
+		require.Equal(t, old, p.containers("server"))
+		p.write(file, string(raw))
 	}
-	p.compose("up", "--detach", "--no-build", "server")
+	require.Empty(t, under(t, c, short(c), func() { output(t, p.roll()) }))
 	p.healthy("server", 2)
-	answers(t, c)
-	ownsNothing(t, p, c)
-	doctorInside(t, p, c)
-	p.compose("run", "--rm", "--no-deps", "migrate") // a later migration
-}
-
-// roll restarts the replicas, one after the other.
-func (p *project) roll() {
-	p.t.Helper()
 	for _, id := range p.containers("server") {
-		docker(p.t, "restart", "--time=60", id)
-		p.healthy("server", 2)
+		require.NotContains(t, old, id)
 	}
-}
-
-func rollingRestart(t *testing.T, p *project, c *a2atest.Peer) {
-	t.Helper()
-	require.Empty(t, under(t, c, short(c), p.roll))
 }
 
 func noReplica(t *testing.T, p *project, c *a2atest.Peer) {
@@ -444,9 +433,9 @@ func operators(t *testing.T, p *project, _ *a2atest.Peer) {
 func examples(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
 	p.key("worker_key", "--subject", "worker", "--scope", "worker:shout")
-	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/holdfast.yaml"))
+	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/config/holdfast.yaml"))
 	require.NoError(t, err)
-	p.write("deploy/holdfast.yaml", regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(string(raw), "  $1"))
+	p.write("deploy/config/holdfast.yaml", regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(string(raw), "  $1"))
 	p.compose("--profile", "examples", "up", "--detach", "--no-build")
 	p.compose("up", "--detach", "--no-build", "--no-deps", "--force-recreate", "server")
 	p.healthy("server", 2)
@@ -470,7 +459,7 @@ func examples(t *testing.T, p *project, c *a2atest.Peer) {
 		return waittest.Unless(res.Status.State == "completed" && a2atest.Text(res.Artifacts[0].Parts) == "HELLO", "%+v", res)
 	})
 	p.compose("stop", "http-agent", "worker")
-	p.write("deploy/holdfast.yaml", string(raw)) // doctor finds a fault in agents that are away
+	p.write("deploy/config/holdfast.yaml", string(raw)) // doctor finds a fault in agents that are away
 	for _, id := range strings.Fields(p.compose("ps", "--all", "--quiet", "worker")) {
 		require.Equal(t, "0", docker(t, "inspect", "--format={{.State.ExitCode}}", id))
 	}
@@ -566,15 +555,15 @@ func caddy(t *testing.T, p *project, c *a2atest.Peer) {
 	require.NoError(t, err)
 	require.Equal(t, healthpb.HealthCheckResponse_SERVING, health.Status)
 
-	require.Empty(t, under(t, c, send, p.roll))
+	require.Empty(t, under(t, c, send, func() { output(t, p.roll()) }))
 	p.compose("stop", "caddy")
 }
 
 func pooler(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/holdfast.yaml"))
+	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/config/holdfast.yaml"))
 	require.NoError(t, err)
-	p.write("deploy/holdfast.yaml", regexp.MustCompile(`(?m)^database_url:.*\n|^# (?P<rest>(listen_)?database_url: )`).ReplaceAllString(string(raw), "$rest"))
+	p.write("deploy/config/holdfast.yaml", regexp.MustCompile(`(?m)^database_url:.*\n|^# (?P<rest>(listen_)?database_url: )`).ReplaceAllString(string(raw), "$rest"))
 	p.compose("--profile", "pooler", "up", "--detach", "--no-build", "--no-deps", "pgbouncer")
 	p.compose("up", "--detach", "--no-build", "--no-deps", "--force-recreate", "server")
 	p.healthy("server", 2)

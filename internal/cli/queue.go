@@ -11,13 +11,17 @@ import (
 )
 
 func (c *command) queue() *cobra.Command {
-	return c.operators(&cobra.Command{
+	list := c.queueList()
+	cmd := c.operators(&cobra.Command{
 		Use:   "queue",
 		Short: "Show how many tasks wait, run and are parked",
 		Long: `The queue has the tasks that wait for a run or have one, by agent. It is one for all
 replicas.`,
-		Example: `  holdfast queue list`,
-	}, false, c.queueList())
+		Example: `  holdfast queue
+  holdfast queue list`,
+	}, false, list)
+	cmd.RunE = list.RunE // alone, it lists
+	return cmd
 }
 
 // queueView is the queue of one agent.

@@ -634,6 +634,13 @@ func TestOperators(t *testing.T) {
 		cfg.AdminListen, cfg.Admin = c.listen, c.admin
 		examine(t, Options{Config: cfg}).is(t, "operators", c.want, c.says)
 	}
+	for status, want := range map[string]Status{"ok": OK, "degraded": Warn, "failed": Fail} {
+		replica := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintf(w, `{"status":%q}`, status) }))
+		defer replica.Close()
+		cfg := configuration(t, "postgres://127.0.0.1:1/x")
+		cfg.AdminListen = strings.TrimPrefix(replica.URL, "http://")
+		examine(t, Options{Config: cfg}).is(t, "admin_listen", want, "a server listens")
+	}
 }
 
 func TestSubjects(t *testing.T) {

@@ -166,7 +166,11 @@ func (e *examination) adminListen(ctx context.Context) ([]Finding, error) {
 				bad = append(bad, c.Name+": "+c.Error)
 			}
 		}
-		return warns("a server listens on %s, but it is %s: %s", e.Config.AdminListen, ready.Status, strings.Join(bad, "; ")).
+		found := warns
+		if ready.Status == "failed" {
+			found = fails
+		}
+		return found("a server listens on %s, but it is %s: %s", e.Config.AdminListen, ready.Status, strings.Join(bad, "; ")).
 			advise("see /readyz in docs/operations.md"), nil
 	})
 }

@@ -78,28 +78,22 @@ func Find(ctx context.Context, log *slog.Logger, major int) (Binaries, error) {
 	return Binaries{}, fmt.Errorf("%w of version %s", errNone, wanted)
 }
 
-// Ensure calls Find. If that finds nothing, it downloads PostgreSQL and caches it for the user. If that fails for root
-// on Debian or a derivative, it installs the distribution's package. The last error says what to install by hand.
+// Ensure calls Find. If that finds nothing, it downloads PostgreSQL and caches it for the user. If that fails, its error says what
+// a person may install: it does not change the machine.
 func Ensure(ctx context.Context, log *slog.Logger, major int) (Binaries, error) {
 	b, err := Find(ctx, log, major)
 	if !errors.Is(err, errNone) {
 		return b, err
 	}
-	complaints := []error{err}
-	for _, fetch := range []func(context.Context, *slog.Logger, int) error{download, installPackage} {
-		if err := fetch(ctx, log, major); err != nil {
-			log.Warn("postgresql not installed", "error", err)
-			complaints = append(complaints, err)
-			continue
-		}
-		if b, err = Find(ctx, log, major); err == nil {
+	failed := download(ctx, log, major)
+	if failed == nil {
+		if b, failed = Find(ctx, log, major); failed == nil {
 			return b, nil
 		}
-		complaints = append(complaints, err)
 	}
 	return Binaries{}, fmt.Errorf("%w\ninstall PostgreSQL %d or later (Debian, Ubuntu: apt-get install postgresql; "+
 		"Fedora: dnf install postgresql-server; macOS: brew install postgresql@%d), set %s to the directory of its programs, "+
-		"or set HOLDFAST_DATABASE_URL to a running server", errors.Join(complaints...), max(major, MinMajor), defaultMajor, EnvBin)
+		"or set HOLDFAST_DATABASE_URL to a running server", errors.Join(err, failed), max(major, MinMajor), defaultMajor, EnvBin)
 }
 
 func (b Binaries) suits(major int) error {

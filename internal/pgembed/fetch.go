@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -168,37 +167,6 @@ func redacted(repository string) string {
 		return "the configured repository"
 	}
 	return u.Redacted()
-}
-
-// installPackage installs the distribution's PostgreSQL, for root on Debian and its derivatives.
-func installPackage(ctx context.Context, log *slog.Logger, major int) error {
-	apt, err := exec.LookPath("apt-get")
-	if err != nil || os.Geteuid() != 0 {
-		return errors.New("only root on Debian or Ubuntu can install the package")
-	}
-	name := "postgresql"
-	if major != 0 {
-		name = fmt.Sprintf("postgresql-%d", major)
-	}
-	// The package would create and start its own cluster, which is not needed.
-	const noCluster = "/etc/postgresql-common/createcluster.d/holdfast.conf"
-	if err := os.MkdirAll(filepath.Dir(noCluster), 0o755); err != nil { //nolint:gosec // as the package does
-		return fmt.Errorf("install %s: %w", name, err)
-	}
-	if err := os.WriteFile(noCluster, []byte("create_main_cluster = false\n"), 0o644); err != nil { //nolint:gosec // as the package does
-		return fmt.Errorf("install %s: %w", name, err)
-	}
-	defer func() { _ = os.Remove(noCluster) }()
-
-	for _, args := range [][]string{{"update"}, {"install", "--yes", "--no-install-recommends", name}} {
-		log.Info("installing postgresql with the package manager", "command", "apt-get "+strings.Join(args, " "))
-		cmd := exec.CommandContext(ctx, apt, append([]string{"-q"}, args...)...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, lastLines(out, 3))
-		}
-	}
-	return nil
 }
 
 func lastLines(out []byte, n int) string {

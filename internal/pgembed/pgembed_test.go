@@ -337,7 +337,9 @@ func TestLinksOutOfDataDirectoryAreRefused(t *testing.T) {
 }
 
 func TestErrorNamesPackagesToInstall(t *testing.T) {
-	t.Setenv("PATH", "/nowhere")
+	programs := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "apt-get"), []byte("#!/bin/sh\n>"+programs+"/ran\n"), 0o700))
+	t.Setenv("PATH", programs)
 	t.Setenv(pgembed.EnvBin, "")
 	missing := httptest.NewServer(http.NotFoundHandler())
 	defer missing.Close()
@@ -347,6 +349,7 @@ func TestErrorNamesPackagesToInstall(t *testing.T) {
 	require.ErrorContains(t, err, "apt-get install postgresql")
 	require.ErrorContains(t, err, "dnf install postgresql-server")
 	require.ErrorContains(t, err, "brew install postgresql")
+	require.NoFileExists(t, filepath.Join(programs, "ran"), "it is for a person to change the machine")
 }
 
 func TestWrongDirectoryInEnvironment(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 )
 
 var alice = identity.Caller{
-	Tenant: "tenant", Subject: `al"ice`, Method: "jwt", Credential: "issuer", Address: "192.0.2.7",
+	Tenant: "tenant", Subject: `al"ice`, Method: "jwt", Credential: "issuer", Address: "[2001:db8::7]:4242",
 }
 
 // verified returns the problems of the chains, and what the check covered.
@@ -56,9 +56,9 @@ func TestAuditLogNamesCallerAndAct(t *testing.T) {
 	require.ErrorIs(t, errOf(v.Cancel(t.Context(), h, nil)), task.NotCancelable)
 	require.ErrorIs(t, errOf2(f.Hurry(t.Context(), h)), task.NotFound)
 
-	_, lines := query(t, f.conn(), `SELECT action, coalesce((task = $1)::text, ''), agent, tenant, subject, method, credential, address, object
+	_, lines := query(t, f.conn(), `SELECT action, coalesce((task = $1)::text, ''), agent, tenant, subject, method, credential, ip, object
 		FROM holdfast.v_audit ORDER BY at, chain, n`, h.ID.String())
-	by := []string{"tenant", `al"ice`, "jwt", "issuer", "192.0.2.7"}
+	by := []string{"tenant", `al"ice`, "jwt", "issuer", "2001:db8::7"}
 	entry := func(action, task, agent string, by []string, object string) []string {
 		return append(append([]string{action, task, agent}, by...), object)
 	}

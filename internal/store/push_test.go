@@ -412,6 +412,23 @@ func (f *fixture) backlog(n int, host, caller, due string) {
 
 func (f *fixture) clear() { f.exec("DELETE FROM holdfast.push_cursors WHERE config_id = 'backlog'") }
 
+// The age is that of what a replica could deliver: a client whose receiver fails, hangs or is at its limit alerts nobody.
+func TestOldestPush(t *testing.T) {
+	f := parallel(t)
+	f.backlog(1, "'h:80'", "0", "now()")
+	defer f.clear()
+	for set, hours := range map[string]time.Duration{
+		"due_since = now() - interval '3 hours'":                                                      3,
+		"due_since = now() - interval '3 hours', attempts = 1, due_at = now() + interval '5 minutes'": 0,
+		"due_since = now() - interval '3 hours', attempts = 1, due_at = now() - interval '2 hours'":   2,
+		"due_since = now() - interval '3 hours', parked = true":                                       0,
+	} {
+		f.exec("UPDATE holdfast.push_cursors SET attempts = 0, parked = false, due_at = now()")
+		f.exec("UPDATE holdfast.push_cursors SET " + set)
+		require.Equal(t, hours, storetest.Must(f.CountPushes(t.Context()))(t).Oldest/time.Hour, set)
+	}
+}
+
 // Webhooks of busy hosts and callers are parked: others are found behind them, and claims do not read them again.
 func TestABacklogHidesNobody(t *testing.T) {
 	f := parallel(t)

@@ -162,7 +162,7 @@ func (v View) Redeliver(ctx context.Context, id task.ID, configID string, from t
 // PushCounts is the state of all webhooks, for metrics.
 type PushCounts struct {
 	Backlog  int64         // configurations with something to deliver
-	Oldest   time.Duration // how long the oldest of them has waited
+	Oldest   time.Duration // how long the longest overdue one has waited for an attempt; see query PushCounts
 	Disabled int64
 }
 

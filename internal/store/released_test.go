@@ -59,6 +59,7 @@ func writeFixture(t *testing.T, version string) {
 	f.create(n)
 	f.calling("helper")
 	f.begin()[0].must(t, status(task.StateWorking), status(task.StateCompleted))
+	f.ok(f.AddAPIKey(t.Context(), &APIKey{ID: "k1", Hash: make([]byte, 32), Subject: "ada"}, 0))
 	f.ok(f.SeenRemote(t.Context(), "replica", []RemoteWorker{{ID: NewID(), Name: "gpu-1", Version: "1", SDK: "test", Agents: []string{"writer"}}}))
 
 	dump := exec.CommandContext(t.Context(), "pg_dump", "--inserts", "--no-owner", "--schema=holdfast", f.url)

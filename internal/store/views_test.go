@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,16 +97,21 @@ func TestViewsOfWebhooksShowNoSecret(t *testing.T) {
 	n := fresh("a")
 	n.Push = hook("c", "h")
 	n.Push.Token, n.Push.Credentials = "sesame-token", "sesame-credentials"
-	f.ok(f.Cancel(t.Context(), f.create(n), nil))
+	h := f.create(n)
+	f.ok(f.Cancel(t.Context(), h, nil))
 	f.record(failed(f.duePushes(1)[0], time.Hour))
 	sealed := scan[[]byte](f, "SELECT secrets FROM holdfast.push_configs")
 	require.NotEmpty(t, sealed)
+	storetest.Must(f.AddAPIKey(t.Context(), &APIKey{ID: "k", Hash: []byte(strings.Repeat("x", 32)), Name: "sesam", Subject: "alice"}, 0))(t)
+	require.Equal(t, "sesam", scan[string](f, "SELECT name FROM holdfast.v_api_keys"))
 	for _, view := range []string{"v_push", "v_push_attempts"} {
 		_, lines := query(t, f.conn(), "SELECT * FROM holdfast."+view)
 		require.Len(t, lines, 1)
 		require.NotContains(t, fmt.Sprint(lines), "sesame", view)
 		require.NotContains(t, fmt.Sprint(lines), hex.EncodeToString(sealed), view)
 	}
+	f.ok(f.DeletePush(t.Context(), h.ID, "c"))
+	require.Equal(t, "h:80", scan[string](f, "SELECT host FROM holdfast.v_push_attempts"), "also of a webhook that was deleted")
 }
 
 func TestTimeAsUUID(t *testing.T) {
@@ -282,7 +288,7 @@ func TestPlansOfViews(t *testing.T) {
 	var queries []string
 	perTask := map[string]bool{}
 	for _, l := range lines {
-		if l[0] != "v_workers" && l[0] != "v_remote_workers" && l[0] != "v_outages" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_push_attempts" && l[0] != "v_keys" && l[0] != "v_names" && l[0] != "v_audit" { // small, or found by key
+		if !slices.Contains([]string{"v_workers", "v_remote_workers", "v_outages", "v_queue", "v_push", "v_push_attempts", "v_keys", "v_names", "v_api_keys", "v_audit"}, l[0]) { // small, or found by key
 			perTask[l[0]] = true
 		}
 	}
@@ -373,7 +379,7 @@ func TestReaderReadsViewsOnly(t *testing.T) {
 			require.Error(t, errOf(tx.Exec(t.Context(), "DELETE FROM "+name)), name)
 		})
 	}
-	require.Equal(t, 19, views)
+	require.Equal(t, 20, views)
 	as(t, c, "holdfast_reader", func(tx pgx.Tx) {
 		_, lines := query(t, tx, "SELECT text FROM holdfast.v_artifacts WHERE task = holdfast.task_uuid($1)", p.c.Task.ID.String())
 		require.Equal(t, [][]string{{"x"}}, lines)
@@ -413,7 +419,7 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	var views int
 	require.NoError(t, super.QueryRow(t.Context(), `SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`).Scan(&views))
-	require.Equal(t, 19, views)
+	require.Equal(t, 20, views)
 	for _, block := range readManual(t).blocks("The role", "sql") {
 		storetest.Must(super.PgConn().Exec(t.Context(), block).ReadAll())(t, block)
 	}

@@ -9,7 +9,7 @@ import (
 // Pushes is the state of all webhooks, over all replicas.
 type Pushes struct {
 	Backlog  int64         // webhooks with something to deliver
-	Oldest   time.Duration // how long the longest waiting one has been due
+	Oldest   time.Duration // how long the longest overdue one has waited for an attempt
 	Disabled int64
 }
 
@@ -20,7 +20,7 @@ func RegisterPushes(reg prometheus.Registerer, counts *Figures[Pushes]) {
 		backlog: prometheus.NewDesc("holdfast_push_backlog",
 			"Webhooks with something to deliver, over all replicas, including those whose receiver is down.", nil, nil),
 		oldest: prometheus.NewDesc("holdfast_push_oldest_seconds",
-			"How long the webhook that waits longest has had something to deliver. Beyond `push.give_up_after`, no replica delivers.", nil, nil),
+			"How long the longest overdue webhook has waited for an attempt. One whose receiver failed counts from its next retry, one that is parked does not count.", nil, nil),
 		disabled: prometheus.NewDesc("holdfast_push_disabled",
 			"Webhooks that are disabled, over all replicas: by 410, after failing for too long or without any success, or by an operator.", nil, nil),
 		readable: prometheus.NewDesc("holdfast_push_readable",

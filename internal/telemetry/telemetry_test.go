@@ -414,7 +414,10 @@ func TestEveryAlertHasRunbookSection(t *testing.T) {
 			Rules []struct {
 				Alert       string
 				Labels      struct{ Severity string }
-				Annotations struct{ Summary, Runbook string }
+				Annotations struct {
+					Summary string
+					Runbook string `yaml:"runbook_url"`
+				}
 			}
 		}
 	}
@@ -428,7 +431,7 @@ func TestEveryAlertHasRunbookSection(t *testing.T) {
 		for _, r := range g.Rules {
 			require.True(t, sections[r.Alert], "%s has no section in the runbook", r.Alert)
 			delete(sections, r.Alert)
-			require.Equal(t, "docs/runbook.md#"+strings.ToLower(r.Alert), r.Annotations.Runbook)
+			require.Equal(t, "https://github.com/holdfast-a2a/holdfast/blob/main/docs/runbook.md#"+strings.ToLower(r.Alert), r.Annotations.Runbook)
 			require.Contains(t, []string{"page", "ticket"}, r.Labels.Severity, r.Alert)
 			require.Contains(t, tests, "alertname: "+r.Alert+"\n", "%s has no test that fires it", r.Alert)
 		}

@@ -86,6 +86,7 @@ func decode(t *testing.T, text string) objects {
 			"policy/v1 PodDisruptionBudget":           &policy.PodDisruptionBudget{},
 			"autoscaling/v2 HorizontalPodAutoscaler":  &autoscaling.HorizontalPodAutoscaler{},
 			"networking.k8s.io/v1 Ingress":            &networking.Ingress{},
+			"networking.k8s.io/v1 NetworkPolicy":      &networking.NetworkPolicy{},
 			"gateway.networking.k8s.io/v1 HTTPRoute":  &gateway.HTTPRoute{},
 			"gateway.networking.k8s.io/v1 GRPCRoute":  &gateway.GRPCRoute{},
 			"monitoring.coreos.com/v1 ServiceMonitor": &monitoring.ServiceMonitor{},
@@ -158,7 +159,12 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, "holdfast-owner", env(job.Spec.Template.Spec.Containers[0], "HOLDFAST_DATABASE_URL").ValueFrom.SecretKeyRef.Name)
 	require.Equal(t, "holdfast-database", env(server.Spec.Template.Spec.Containers[0], "HOLDFAST_DATABASE_URL").ValueFrom.SecretKeyRef.Name)
 	require.Equal(t, "wait", env(server.Spec.Template.Spec.Containers[0], "HOLDFAST_MIGRATE").Value)
-	require.Empty(t, job.Spec.Template.Spec.Volumes, "a hook runs before the release's ConfigMaps exist")
+	check := job.Spec.Template.Spec.InitContainers[0]
+	require.Equal(t, []string{"config", "check"}, check.Args)
+	require.Equal(t, server.Spec.Template.Spec.Containers[0].Env, check.Env)
+	require.Equal(t, "metadata.annotations['config-server']", job.Spec.Template.Spec.Volumes[0].DownwardAPI.Items[0].FieldRef.FieldPath,
+		"a hook runs before the release's ConfigMaps exist")
+	require.Equal(t, get[*core.ConfigMap](t, all, "ConfigMap holdfast-server").Data["holdfast.yaml"], strings.TrimSpace(job.Spec.Template.Annotations["config-server"]))
 }
 
 func TestEverything(t *testing.T) {
@@ -220,7 +226,17 @@ func TestEverything(t *testing.T) {
 	}
 	require.EqualValues(t, 8080, *get[*gateway.HTTPRoute](t, all, "HTTPRoute holdfast").Spec.Rules[0].BackendRefs[0].Port)
 	require.EqualValues(t, 8081, *get[*gateway.GRPCRoute](t, all, "GRPCRoute holdfast").Spec.Rules[0].BackendRefs[0].Port)
+	access := get[*networking.NetworkPolicy](t, all, "NetworkPolicy holdfast").Spec
+	require.True(t, labels.SelectorFromSet(access.PodSelector.MatchLabels).Matches(labels.Set(get[*apps.Deployment](t, all, "Deployment holdfast-api").Spec.Template.Labels)))
+	require.Equal(t, []int{0, 1}, []int{len(access.Ingress[0].From), len(access.Ingress[1].From)})
+	require.Equal(t, "admin", access.Ingress[1].Ports[0].Port.StrVal)
+	dashboard, err := os.ReadFile("../../deploy/grafana/holdfast.json")
+	require.NoError(t, err)
+	require.Equal(t, string(dashboard), get[*core.ConfigMap](t, all, "ConfigMap holdfast-dashboard").Data["holdfast.json"])
+
 	job := get[*batch.Job](t, all, "Job holdfast-migrate")
+	require.Len(t, job.Spec.Template.Spec.InitContainers, 3)
+	require.Nil(t, job.Spec.Template.Spec.SecurityContext.RunAsUser, "OpenShift chooses")
 	require.Equal(t, []string{"migrate", "--runtime-role", "app"}, job.Spec.Template.Spec.Containers[0].Args)
 	owner := env(job.Spec.Template.Spec.Containers[0], "HOLDFAST_DATABASE_URL").ValueFrom.SecretKeyRef
 	require.Equal(t, "database-owner owner-url", owner.Name+" "+owner.Key)

@@ -27,7 +27,8 @@ func WithPassword(url string, from *secret.Source) string {
 	return url + marker + string(raw)
 }
 
-// split returns the URL that PostgreSQL's drivers read, and what reads the password.
+// split returns the URL that PostgreSQL's drivers read, and what reads the password of a new connection. The drivers read a
+// password file once, when they parse the URL: a rotated password would lock out a running process.
 func split(url string) (string, Before, error) {
 	plain, raw, found := strings.Cut(url, marker)
 	from := new(secret.Source)
@@ -38,6 +39,10 @@ func split(url string) (string, Before, error) {
 	}
 	return plain, func(ctx context.Context, cfg *pgx.ConnConfig) error {
 		if !found {
+			// A file that is just being written keeps the last password.
+			if now, err := pgx.ParseConfig(plain); err == nil && now.Password != "" {
+				cfg.Password = now.Password
+			}
 			return nil
 		}
 		password, err := from.Read(ctx)

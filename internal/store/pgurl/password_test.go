@@ -21,10 +21,17 @@ func TestPasswordIsReadForEachConnection(t *testing.T) {
 	server := storetest.Server(t, map[string]string{"fsync": "off"})
 	plain := server.WithPassword("app", "first")
 	file := filepath.Join(t.TempDir(), "password")
-	write := func(password string) { require.NoError(t, os.WriteFile(file, []byte(password+"\n"), 0o600)) }
+	passfile := file + ".pgpass"
+	write := func(password string) {
+		require.NoError(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
+		require.NoError(t, os.WriteFile(passfile, []byte("*:*:*:app:"+password+"\n"), 0o600))
+	}
 	write("first")
-	for name, from := range map[string]*secret.Source{"a file": secret.File(file), "a command": secret.Command("cat", file)} {
-		url := pgurl.WithPassword(plain, from)
+	for name, url := range map[string]string{
+		"a file":    pgurl.WithPassword(plain, secret.File(file)),
+		"a command": pgurl.WithPassword(plain, secret.Command("cat", file)),
+		"passfile":  plain + "&passfile=" + passfile,
+	} {
 		write("wrong")
 		waittest.Eventually(t, name+": the server asks for a password", func() error {
 			_, err := pgurl.Connect(t.Context(), url)

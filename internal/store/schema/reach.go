@@ -31,9 +31,13 @@ func Explain(err error) error {
 	where := fmt.Sprintf("%s as %s on %s", c.Database, c.User, hosts(c))
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
+		advice := "check the URL, the database role and pg_hba.conf"
+		if refused.Code == "53300" {
+			advice = "raise max_connections, or lower store.pool_size or the number of replicas"
+		}
 		return &Unreached{
 			Detail: fmt.Sprintf("%s refuses the connection: %s (%s)", where, refused.Message, refused.Code),
-			Advice: "check the URL, the database role and pg_hba.conf", err: err,
+			Advice: advice, err: err,
 		}
 	}
 	return &Unreached{

@@ -17,7 +17,7 @@ import (
 )
 
 // postgres is a PostgreSQL that refuses TLS and the password.
-func postgres(t *testing.T) (addr string) {
+func postgres(t *testing.T, code string) (addr string) {
 	t.Helper()
 	l := storetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
@@ -32,7 +32,7 @@ func postgres(t *testing.T) (addr string) {
 				if _, tls := m.(*pgproto3.SSLRequest); tls {
 					_, _ = conn.Write([]byte("N"))
 				} else {
-					backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "password authentication failed"})
+					backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: code, Message: "refused"})
 					_ = backend.Flush()
 				}
 			}
@@ -48,14 +48,16 @@ func TestWhyADatabaseIsNotReached(t *testing.T) {
 
 	t.Run("wrong password", func(t *testing.T) {
 		t.Parallel()
-		addr := postgres(t)
+		_, err := schema.Status(t.Context(), "postgres://holdfast@"+postgres(t, "53300")+"/tasks")
+		require.ErrorContains(t, err, "raise max_connections")
+		addr := postgres(t, "28P01")
 		var log bytes.Buffer
-		err := schema.Migrate(t.Context(), "postgres://holdfast:wrong@"+addr+"/tasks", slog.New(slog.NewTextHandler(&log, nil)))
+		err = schema.Migrate(t.Context(), "postgres://holdfast:wrong@"+addr+"/tasks", slog.New(slog.NewTextHandler(&log, nil)))
 		require.EqualError(t, err, "database: tasks as holdfast on "+addr+
-			" refuses the connection: password authentication failed (28P01); check the URL, the database role and pg_hba.conf")
+			" refuses the connection: refused (28P01); check the URL, the database role and pg_hba.conf")
 		require.Empty(t, log.String(), "a retry helps nothing")
 		_, err = schema.Status(t.Context(), "postgres://holdfast:wrong@"+addr+"/tasks")
-		require.ErrorContains(t, err, "tasks as holdfast on "+addr+" refuses the connection: password")
+		require.ErrorContains(t, err, "tasks as holdfast on "+addr+" refuses the connection: refused")
 	})
 	t.Run("nobody listens", func(t *testing.T) {
 		t.Parallel()

@@ -142,18 +142,17 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return persist(ctx, log, func() error {
-		done, err := p.Up(ctx)
-		var part *goose.PartialError
-		if errors.As(err, &part) {
-			done = part.Applied
-		}
-		for _, step := range done {
+		for {
+			step, err := p.UpByOne(ctx)
+			if errors.Is(err, goose.ErrNoNextVersion) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("migrate: %w", err)
+			}
 			log.Info("schema step applied", "step", step.Source.Path, "took", step.Duration)
 		}
-		if err == nil {
-			err = admit(ctx, db)
-		}
-		if err != nil {
+		if err := admit(ctx, db); err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
 		return nil

@@ -44,6 +44,23 @@ func TestUnreleasedSchemaIsRefused(t *testing.T) {
 	require.Equal(t, 2, tables)
 }
 
+type writer func()
+
+func (w writer) Write(line []byte) (int, error) { w(); return len(line), nil }
+
+// Operators see each step of a long migration when it is applied.
+func TestStepsAreLoggedOneByOne(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	c := storetest.Must(pgx.Connect(t.Context(), url))(t)
+	defer func() { _ = c.Close(context.Background()) }()
+	storetest.Must(c.Exec(t.Context(), "DROP SCHEMA holdfast CASCADE"))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.Error(t, schema.Migrate(ctx, url, slog.New(slog.NewTextHandler(writer(cancel), nil))))
+	version := storetest.Must(schema.ReadVersion(t.Context(), c))(t)
+	require.EqualValues(t, 1, version.Applied)
+}
+
 // forge makes a database claim to be another version of PostgreSQL.
 func forge(t *testing.T, number int) (url string) {
 	t.Helper()

@@ -55,9 +55,9 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext:
   runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
+  {{- with .Values.podSecurityContext }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
   seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
@@ -92,6 +92,32 @@ securityContext:
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* The environment of a component's servers: config check in the Job gets the same. */}}
+{{- define "holdfast.serverEnv" -}}
+- {name: HOLDFAST_CONFIG, value: /etc/holdfast/holdfast.yaml}
+- {name: HOLDFAST_ROLES, value: {{ join "," .component.roles | quote }}}
+- {name: HOLDFAST_LISTEN, value: ":8080"}
+- {name: HOLDFAST_GRPC_LISTEN, value: ":8081"}
+- {name: HOLDFAST_ADMIN_LISTEN, value: ":9090"}
+- {name: HOLDFAST_DRAIN_DELAY, value: {{ printf "%ds" (int .root.Values.grace.drain) | quote }}}
+{{- if .root.Values.migration.enabled }}
+# The Job migrates.
+- {name: HOLDFAST_MIGRATE, value: wait}
+{{- end }}
+{{- if not (dig "run_api" "url" "" .root.Values.config) }}
+# Where agents in the cluster reach any replica with the role api.
+- {name: HOLDFAST_RUN_API_URL, value: "http://{{ (include "holdfast.fullname" .root) }}.{{ .root.Release.Namespace }}:8080"}
+{{- end }}
+- name: HOLDFAST_DATABASE_URL
+  {{- include "holdfast.secret" .root.Values.database.urlSecret | nindent 2 }}
+{{- if .root.Values.database.listenUrlSecret.name }}
+- name: HOLDFAST_LISTEN_DATABASE_URL
+  {{- include "holdfast.secret" .root.Values.database.listenUrlSecret | nindent 2 }}
+{{- end }}
+{{- include "holdfast.rootCertificatesEnv" .root }}
+{{- include "holdfast.env" .root }}
 {{- end -}}
 
 {{- define "holdfast.env" -}}

@@ -138,7 +138,7 @@ func (q *Queries) PushAhead(ctx context.Context, db DBTX, arg PushAheadParams) (
 
 const pushAttempts = `-- name: PushAttempts :many
 WITH a AS MATERIALIZED (
-    SELECT id, task, config_id, started_at, from_seq, to_seq, delivery_id, attempt, class, status, error, duration, worker_id FROM holdfast.push_attempts
+    SELECT id, task, config_id, started_at, from_seq, to_seq, delivery_id, attempt, class, status, error, duration, worker_id, host FROM holdfast.push_attempts
      WHERE task = $2 AND ($3::text = '' OR config_id = $3)
 )
 SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.status, a.error, a.duration, a.delivery_id, a.class,
@@ -517,12 +517,12 @@ func (q *Queries) PushConfigs(ctx context.Context, db DBTX, task uuid.UUID) ([]P
 
 const pushCounts = `-- name: PushCounts :one
 WITH due AS (
-    SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
+    SELECT CASE WHEN attempts = 0 THEN due_since ELSE due_at END AS since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
      UNION ALL
-    SELECT due_since FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
+    SELECT NULL FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM due)::bigint AS backlog,
-       coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
+       greatest((SELECT extract(epoch FROM now() - min(since)) FROM due), 0)::float8 AS oldest_seconds,
        (SELECT count(*) FROM holdfast.push_cursors WHERE disabled_at IS NOT NULL)::bigint AS disabled
 `
 
@@ -532,7 +532,8 @@ type PushCountsRow struct {
 	Disabled      int64
 }
 
-// For metrics. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
+// For metrics. The oldest is one that the replicas could have tried: they retry a failing one only when it is due again, and
+// a parked one waits for its own host or caller. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
 func (q *Queries) PushCounts(ctx context.Context, db DBTX) (PushCountsRow, error) {
 	row := db.QueryRow(ctx, pushCounts)
 	var i PushCountsRow
@@ -953,7 +954,7 @@ WITH inp AS MATERIALIZED (
            unnest($14::interval[]) AS delay,
            unnest($15::text[]) AS disable
 ), lck AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error, k.accepted,
+    SELECT k.task, k.config_id, k.host, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error, k.accepted,
            CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
            CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
            (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
@@ -965,8 +966,8 @@ WITH inp AS MATERIALIZED (
      ) k
      WHERE NOT (i.delivered OR i.failed) OR k.next_seq = i.from_seq OR i.delivered AND i.keep AND k.next_seq = i.to_seq + 1
 ), eff AS MATERIALIZED (
-    SELECT l.task, l.config_id, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.last_error, l.accepted, l.disabled_at, l.disabled_for, l.repeated, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.failed, l.keep, l.delay, l.more, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
-      FROM (SELECT lck.task, lck.config_id, lck.claim, lck.worker_id, lck.locked_until, lck.next_seq, lck.due_seq, lck.due_since, lck.attempts, lck.failing_since, lck.last_error, lck.accepted, lck.disabled_at, lck.disabled_for, lck.repeated, lck.from_seq, lck.to_seq, lck.delivery_id, lck.status, lck.error, lck.class, lck.took, lck.delivered, lck.failed, lck.keep, lck.delay, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
+    SELECT l.task, l.config_id, l.host, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.last_error, l.accepted, l.disabled_at, l.disabled_for, l.repeated, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.failed, l.keep, l.delay, l.more, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
+      FROM (SELECT lck.task, lck.config_id, lck.host, lck.claim, lck.worker_id, lck.locked_until, lck.next_seq, lck.due_seq, lck.due_since, lck.attempts, lck.failing_since, lck.last_error, lck.accepted, lck.disabled_at, lck.disabled_for, lck.repeated, lck.from_seq, lck.to_seq, lck.delivery_id, lck.status, lck.error, lck.class, lck.took, lck.delivered, lck.failed, lck.keep, lck.delay, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
 ), upd AS (
     -- All from the locked row: an UPDATE with an older snapshot is first computed on the version in
     -- that snapshot.
@@ -983,9 +984,9 @@ WITH inp AS MATERIALIZED (
            locked_until = CASE WHEN e.more AND e.keep THEN e.due_at END
       FROM eff e WHERE k.task = ANY(ARRAY(SELECT task FROM eff)) AND k.task = e.task AND k.config_id = e.config_id
 ), logged AS (
-    INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id)
+    INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id, host)
     SELECT e.task, e.config_id, now() - e.took, e.from_seq, e.to_seq, e.attempts + 1, nullif(e.status, 0), nullif(e.error, ''), e.took,
-           e.delivery_id, e.class, e.worker_id
+           e.delivery_id, e.class, e.worker_id, e.host
       FROM eff e WHERE e.delivery_id <> '' AND NOT e.repeated
      ORDER BY e.task, e.config_id
 )
