@@ -36,6 +36,10 @@ func TestAdminAddressAuthentication(t *testing.T) {
 	worker := clustertest.Start(t, clustertest.Options{Name: "worker", DB: db.URL, Config: config + "roles: [worker]\n"})
 	operator := db.Keys(store.APIKey{Scopes: []string{"holdfast:operator"}}, "prometheus")[0]
 	client := db.Keys(store.APIKey{Scopes: []string{"weather:use"}}, "alice")[0]
+	less := map[string]string{}
+	for _, scope := range []string{"admin:metrics", "admin:view"} {
+		less[scope] = db.Keys(store.APIKey{Scopes: []string{scope}}, "prometheus")[0]
+	}
 	for _, r := range []*clustertest.Replica{server, worker} {
 		for _, path := range append(operatorsOnly, "/no/such") {
 			status, body, header := r.Page(path)
@@ -44,7 +48,7 @@ func TestAdminAddressAuthentication(t *testing.T) {
 			require.Equal(t, "Unauthorized\n", body)
 			status, body, _ = r.Page(path, "Authorization", "Bearer "+client)
 			require.Equal(t, http.StatusForbidden, status, path)
-			require.Contains(t, body, "holdfast:operator")
+			require.Contains(t, body, "the scope")
 			for _, two := range [][]string{
 				{"Authorization", "Bearer " + operator, "X-API-Key", operator},
 				{"Authorization", "Bearer " + operator, "Authorization", "Bearer " + operator},
@@ -60,6 +64,14 @@ func TestAdminAddressAuthentication(t *testing.T) {
 				require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
 			}
 		}
+		for _, path := range operatorsOnly {
+			for _, scope := range []string{"admin:metrics", "admin:view"} {
+				want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[path == "/metrics"]
+				status, _, _ := r.Page(path, "Authorization", "Bearer "+less[scope])
+				require.Equal(t, want, status, "%s with %s", path, scope)
+			}
+		}
+		require.Equal(t, http.StatusForbidden, as(t, r, less["admin:metrics"]).peek("GET", "/me", ""))
 		_, body, _ := r.Page("/metrics", "Authorization", "Bearer "+operator)
 		require.Contains(t, body, "holdfast_claims_total")
 		// Everybody may have the page in which an operator signs in, and none of what it shows.
@@ -76,8 +88,10 @@ func TestAdminAddressAuthentication(t *testing.T) {
 			require.Equal(t, http.StatusOK, status, "probes need no credentials")
 			require.JSONEq(t, `{"status":"ok"}`, body)
 		}
-		_, body, _ = r.Page("/readyz", "Authorization", "Bearer "+operator)
-		require.Contains(t, body, `"name":"database"`)
+		for _, key := range []string{operator, less["admin:metrics"], less["admin:view"]} {
+			_, body, _ = r.Page("/readyz", "Authorization", "Bearer "+key)
+			require.Contains(t, body, `"name":"database"`)
+		}
 		_, body, _ = r.Page("/livez")
 		require.Equal(t, "ok\n", body)
 		res := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_ADMIN_LISTEN=0.0.0.0:" + r.Admin[strings.LastIndex(r.Admin, ":")+1:]}, "ready")

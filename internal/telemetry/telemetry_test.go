@@ -259,7 +259,7 @@ func TestOldFiguresAreNotExported(t *testing.T) {
 	})
 }
 
-func everybody(*http.Request) error { return nil }
+func everybody(*http.Request, Page) error { return nil }
 
 // A caller without the operator's scope learns whether waiting may help, and nothing else.
 func TestCallersWithoutOperatorScope(t *testing.T) {
@@ -267,7 +267,7 @@ func TestCallersWithoutOperatorScope(t *testing.T) {
 	fine := Check{"database", func(context.Context) (string, error) { return "PostgreSQL 16.4", nil }}
 	polling := Check{"listener", func(context.Context) (string, error) { return "", Degraded(errors.New("polling every 2s")) }}
 	broken := Check{"worker", func(context.Context) (string, error) { return "", errors.New("no claim for 1m") }}
-	nobody := func(*http.Request) error {
+	nobody := func(*http.Request, Page) error {
 		return &task.Error{Kind: task.Unauthenticated, Challenges: []string{`Bearer realm="holdfast"`, `Basic realm="holdfast"`}}
 	}
 	for want, checks := range map[string][]Check{
@@ -287,7 +287,7 @@ func TestCallersWithoutOperatorScope(t *testing.T) {
 		require.Equal(t, []string{`Bearer realm="holdfast"`, `Basic realm="holdfast"`}, w.Header().Values("WWW-Authenticate"))
 		require.Equal(t, "Unauthorized\n", w.Body.String(), path)
 	}
-	code, body = get(t, AdminHandler(everything(t), func(*http.Request) error { return task.Errorf(task.Forbidden, "the scope x is needed") }, nil), "/metrics")
+	code, body = get(t, AdminHandler(everything(t), func(*http.Request, Page) error { return task.Errorf(task.Forbidden, "the scope x is needed") }, nil), "/metrics")
 	require.Equal(t, 403, code)
 	require.Equal(t, "Forbidden: the scope x is needed\n", body)
 }
