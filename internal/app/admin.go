@@ -96,7 +96,10 @@ func (c *access) admits() telemetry.Admit {
 	case config.AdminAsks:
 		a := &c.cfg.Admin
 		return func(r *http.Request, page telemetry.Page) error {
-			id := c.admin.Authenticate(r.Context(), rpc.Shown(r))
+			shown := rpc.Shown(r)
+			// These pages are for incidents, when the database may be away.
+			shown.Lately = page != telemetry.Others
+			id := c.admin.Authenticate(r.Context(), shown)
 			gate := &auth.Gate{Schemes: a.Schemes, Scope: a.Scope}
 			if page == telemetry.Health {
 				gate.Scope = a.MetricsScope

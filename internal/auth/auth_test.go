@@ -229,6 +229,37 @@ func TestCache(t *testing.T) {
 	})
 }
 
+// While the database is away, a request may say that a key that was good lately is enough. What the database says of the key ends that.
+func TestKeysOfLately(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newKeyring()
+		keys := NewAPIKeys("keys", "X-Api-Key", d)
+		a := New(Options{Schemes: []Scheme{keys.OrBearer()}})
+		key, id := d.add("alice", 0)
+		ask := func(lately, away bool, after time.Duration) error {
+			waittest.Advance(after)
+			d.setAway(away)
+			r := shows("X-Api-Key", key)
+			r.Lately = lately
+			_, err := a.Admit(a.Authenticate(t.Context(), r), &Gate{Schemes: []string{"keys"}})
+			return err
+		}
+		require.Equal(t, task.Unavailable, task.KindOf(ask(true, true, 0)), "it was never good")
+		require.NoError(t, ask(false, false, 0))
+		require.NoError(t, ask(true, true, latelyFor-time.Second))
+		require.Equal(t, task.Unavailable, task.KindOf(ask(false, true, 0)))
+		require.Equal(t, task.Unavailable, task.KindOf(ask(true, true, 2*time.Second)))
+		require.NoError(t, ask(true, false, 0))
+		keys.Forget()
+		require.Equal(t, task.Unavailable, task.KindOf(ask(true, true, 0)), "a key was revoked, perhaps this one")
+		require.NoError(t, ask(true, false, 0))
+		d.revoke(id)
+		require.Equal(t, task.Unauthenticated, task.KindOf(ask(true, false, 2*keyFor)))
+		require.Equal(t, task.Unavailable, task.KindOf(ask(true, true, 0)))
+	})
+}
+
 // An outage is logged, but not with every request.
 func TestDatabaseOutage(t *testing.T) {
 	t.Parallel()
