@@ -32,6 +32,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // never is longer than any check takes that is not meant to hang.
@@ -457,6 +458,16 @@ func TestHangingDatabase(t *testing.T) {
 	lock := connect(t, url)
 	lock("BEGIN")
 	lock("LOCK TABLE holdfast.workers, holdfast.task_queue IN ACCESS EXCLUSIVE MODE")
+	waits, ended, look := connect(t, url), make(chan struct{}), storetest.Connect(t, url)
+	go func() {
+		defer close(ended)
+		waits("SELECT FROM holdfast.task_queue")
+	}()
+	waittest.Eventually(t, "it waits", func() (err error) {
+		var n int
+		err = look.QueryRow(t.Context(), "SELECT 1 / count(*) FROM pg_locks WHERE relation = 'holdfast.task_queue'::regclass AND waitstart < clock_timestamp() - interval '1 s'").Scan(&n)
+		return err
+	})
 	r = examine(t, Options{Config: configuration(t, url), within: func(check string) time.Duration {
 		if slices.Contains([]string{"connections", "workers", "queue"}, check) { // they read the tables
 			return 50 * time.Millisecond
@@ -472,6 +483,9 @@ func TestHangingDatabase(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3, late, r)
+	r.is(t, "transactions", Warn, "blocks 1 sessions (task_queue); its transaction is at least")
+	lock("ROLLBACK")
+	<-ended
 	require.Contains(t, fmt.Sprint(r), "not checked, like all checks after it")
 }
 

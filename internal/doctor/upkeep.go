@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -31,7 +32,7 @@ func (d *database) vacuum(ctx context.Context) ([]Finding, error) {
 			found = append(found, warns("autovacuum is off for %s", table).advise("run ALTER TABLE holdfast.%s RESET (autovacuum_enabled)", table)...)
 		case dead > 50_000 && dead > live/2:
 			found = append(found, warns("%s has %d dead rows and %d live ones", table, dead, live).
-				advise("find out what blocks vacuum (see transactions and replication below), then run VACUUM holdfast.%s", table)...)
+				advise("find out what blocks vacuum (see transactions and replication), then run VACUUM holdfast.%s", table)...)
 		case never && live > 50_000:
 			found = append(found, warns("%s has about %d rows and was never analyzed", table, live).advise("run ANALYZE holdfast.%s", table)...)
 		}
@@ -69,15 +70,21 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 	if err := d.pool.QueryRow(ctx, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')").Scan(&sees); err != nil {
 		return nil, err
 	}
-	var found findings
+	found, blockers, err := d.blockers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var pid int
 	var role, program, state string
 	var age float64
-	err := d.forEach(ctx, `SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(state, ''),
+	err = d.forEach(ctx, `SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(state, ''),
 		extract(epoch FROM clock_timestamp() - xact_start)::float8
 		FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 		 AND (xact_start < now() - interval '5 min' OR state LIKE 'idle in transaction%' AND state_change < now() - interval '1 min')
 		ORDER BY xact_start LIMIT 5`, []any{&pid, &role, &program, &state, &age}, func() {
+		if slices.Contains(blockers, pid) {
+			return
+		}
 		found = append(found, warns("process %d of role %s (%s) is %s in a transaction that is %s old", pid, role, program, state, seconds(age)).
 			advise("end it, or run SELECT pg_terminate_backend(%d): it keeps vacuum from cleaning the queue", pid)...)
 	})
@@ -95,6 +102,31 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 		return found.orOK("none that this role can see is old (pg_read_all_stats shows all)"), nil
 	}
 	return found.orOK("none is old"), nil
+}
+
+// blockers finds the sessions for whose locks others have waited for a while, and that wait for none themselves. Roles see
+// only their own transactions' times, so a wait may be all that is known. Process 0 stands for prepared transactions.
+func (d *database) blockers(ctx context.Context) (found findings, pids []int, err error) {
+	var pid, waiting int
+	var role, program, tables string
+	var age float64
+	err = d.forEach(ctx, `SELECT b.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), count(DISTINCT l.pid)::int,
+		coalesce(string_agg(DISTINCT l.relation::regclass::text, ', '), 'rows'),
+		extract(epoch FROM clock_timestamp() - min(coalesce(a.xact_start, l.waitstart)))::float8
+		FROM pg_locks l JOIN pg_stat_activity w ON w.pid = l.pid AND w.datname = current_database()
+		CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (pid) LEFT JOIN pg_stat_activity a ON a.pid = b.pid
+		WHERE NOT l.granted AND l.waitstart < clock_timestamp() - interval '0.3 s'
+		  AND NOT EXISTS (SELECT FROM pg_locks o WHERE o.pid = b.pid AND NOT o.granted)
+		GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT 5`, []any{&pid, &role, &program, &waiting, &tables, &age}, func() {
+		pids = append(pids, pid)
+		if pid == 0 {
+			found = append(found, warns("a prepared transaction blocks %d sessions (%s)", waiting, tables).advise("find it in pg_prepared_xacts, and run COMMIT PREPARED or ROLLBACK PREPARED")...)
+			return
+		}
+		found = append(found, warns("process %d of role %s (%s) blocks %d sessions (%s); its transaction is at least %s old", pid, role, program, waiting, tables, seconds(age)).
+			advise("end it, or run SELECT pg_terminate_backend(%d): requests and claims wait for its locks", pid)...)
+	})
+	return found, pids, err
 }
 
 // muchWAL is how much WAL a slot may hold back before doctor reports it.
