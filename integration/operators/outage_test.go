@@ -2,6 +2,7 @@ package operators
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,7 +14,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// While the database is away, the key of an operator that was good before shows how the replica is, and nothing else.
+// While the database is away, the key of an operator that was good before shows how the replica is, and nothing else. The log
+// has a line for the begin of the outage and one for its end.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, map[string]string{"fsync": "off"})
@@ -40,6 +42,15 @@ func TestOutage(t *testing.T) {
 		now := status(r, "/metrics", header)
 		return waittest.Unless(now == http.StatusUnauthorized, "%d", now)
 	})
+	waittest.Eventually(t, "the log says that it is over", func() error {
+		log := r.Log()
+		return waittest.Unless(strings.Contains(log, `"msg":"the database is back"`) && strings.Contains(log, `"msg":"listening again"`), "not yet")
+	})
+	require.NotContains(t, r.Log(), "notifications do not arrive")
+	_, outage, _ := strings.Cut(r.Log(), `"level":"ERROR","msg":"the database is out of reach`)
+	outage, _, _ = strings.Cut(outage, `"msg":"the database is back"`)
+	require.NotEmpty(t, outage)
+	require.NotRegexp(t, `"level":"(WARN|ERROR)"|duty recovered`, regexp.MustCompile(`(?m)^.*"level":"DEBUG".*$`).ReplaceAllString(outage, ""))
 }
 
 func status(r *clustertest.Replica, path string, header []string) int {

@@ -49,6 +49,8 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	// The database must outlive every part that is still stopping.
 	base, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
+	outages := newOutages(log)
+	log = outages.logger()
 	registry, metrics := newMetrics()
 	// Check first: an invalid configuration starts nothing.
 	agents, err := buildAgents(ctx, cfg, o, metrics, log)
@@ -61,7 +63,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	}
 	e := &env{
 		cfg: cfg, log: log, version: o.Version, commit: o.Commit, banner: o.Banner, ready: o.Ready, registry: registry, metrics: metrics,
-		memory: budgets(base, cfg, registry, log), figures: newFigures(cfg),
+		memory: budgets(base, cfg, registry, log), figures: newFigures(cfg), outages: outages,
 	}
 	if e.tracer, err = tracing.FromEnvironment(base, tracing.Service{Version: o.Version, Instance: processName()}, log); err != nil {
 		return err
@@ -103,6 +105,7 @@ type env struct {
 	memory   *memory.Budgets
 	tracer   *tracing.Tracer // nil: no traces
 
+	outages    *outages
 	supervisor supervisor
 }
 
@@ -164,7 +167,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs, remote: remote, operators: operators,
 		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), newWatch(e, agents, st, visited, keeper, remote), ring, operators), access: access,
-		watches: agents.watch(e.cfg, eng, operations, api),
+		watches: append(agents.watch(e.cfg, eng, operations, api), func(ctx context.Context) error { return e.outages.run(ctx, reacher(db.URL)) }),
 	}
 	probes := checks(&s.stopping, st, keeper, h)
 	logins, err := newLogins(ctx, e, access, st, operators)

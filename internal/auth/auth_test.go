@@ -229,7 +229,7 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// While the database is away, a request may say that a key that was good lately is enough. What the database says of the key ends that.
+// While the database is away, a request may say that a key that was good lately is enough. The answer of the database about the key ends that.
 func TestKeysOfLately(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
