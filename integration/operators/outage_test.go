@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -23,6 +24,11 @@ func TestOutage(t *testing.T) {
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: pg.URL, Config: guarded})
 	header := []string{"Authorization", "Bearer " + db.Keys(store.APIKey{Scopes: []string{"holdfast:operator", "admin:all"}}, "op")[0]}
 	require.Equal(t, http.StatusOK, status(r, "/metrics", header))
+	db.Exec("BEGIN")
+	db.Exec("LOCK TABLE holdfast.task_queue")
+	waittest.Eventually(t, "the log names the session that blocks others", func() error {
+		return waittest.Unless(strings.Contains(r.Log(), fmt.Sprintf("process %d of role holdfast () blocks", db.Conn.PgConn().PID())), "not yet")
+	})
 	pg.Stop()
 	waittest.Eventually(t, "the key is no longer known", func() error {
 		now := status(r, "/admin/v1/me", header)

@@ -167,7 +167,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs, remote: remote, operators: operators,
 		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), newWatch(e, agents, st, visited, keeper, remote), ring, operators), access: access,
-		watches: append(agents.watch(e.cfg, eng, operations, api), func(ctx context.Context) error { return e.outages.run(ctx, reacher(db.URL)) }),
+		watches: append(agents.watch(e.cfg, eng, operations, api), func(ctx context.Context) error { return e.outages.run(ctx, db.URL) }),
 	}
 	probes := checks(&s.stopping, st, keeper, h)
 	logins, err := newLogins(ctx, e, access, st, operators)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
 // These checks look at PostgreSQL's background work, and at what blocks it.
@@ -104,28 +106,17 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 	return found.orOK("none is old"), nil
 }
 
-// blockers finds the sessions for whose locks others have waited for a while, and that wait for none themselves. Roles see
-// only their own transactions' times, so a wait may be all that is known. Process 0 stands for prepared transactions.
+// blockers finds the sessions that block others.
 func (d *database) blockers(ctx context.Context) (found findings, pids []int, err error) {
-	var pid, waiting int
-	var role, program, tables string
-	var age float64
-	err = d.forEach(ctx, `SELECT b.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), count(DISTINCT l.pid)::int,
-		coalesce(string_agg(DISTINCT l.relation::regclass::text, ', '), 'rows'),
-		extract(epoch FROM clock_timestamp() - min(coalesce(a.xact_start, l.waitstart)))::float8
-		FROM pg_locks l JOIN pg_stat_activity w ON w.pid = l.pid AND w.datname = current_database()
-		CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (pid) LEFT JOIN pg_stat_activity a ON a.pid = b.pid
-		WHERE NOT l.granted AND l.waitstart < clock_timestamp() - interval '0.3 s'
-		  AND NOT EXISTS (SELECT FROM pg_locks o WHERE o.pid = b.pid AND NOT o.granted)
-		GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT 5`, []any{&pid, &role, &program, &waiting, &tables, &age}, func() {
-		pids = append(pids, pid)
-		if pid == 0 {
-			found = append(found, warns("a prepared transaction blocks %d sessions (%s)", waiting, tables).advise("find it in pg_prepared_xacts, and run COMMIT PREPARED or ROLLBACK PREPARED")...)
-			return
+	all, err := store.Blockers(ctx, d.pool)
+	for _, b := range all {
+		pids = append(pids, b.PID)
+		advice := "find it in pg_prepared_xacts, and run COMMIT PREPARED or ROLLBACK PREPARED"
+		if b.PID != 0 {
+			advice = fmt.Sprintf("end it, or run SELECT pg_terminate_backend(%d): requests and claims wait for its locks", b.PID)
 		}
-		found = append(found, warns("process %d of role %s (%s) blocks %d sessions (%s); its transaction is at least %s old", pid, role, program, waiting, tables, seconds(age)).
-			advise("end it, or run SELECT pg_terminate_backend(%d): requests and claims wait for its locks", pid)...)
-	})
+		found = append(found, warns("%s", &b).advise("%s", advice)...)
+	}
 	return found, pids, err
 }
 
