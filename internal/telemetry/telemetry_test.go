@@ -169,6 +169,26 @@ func TestScrape(t *testing.T) {
 	require.NotContains(t, body, "DROP")
 }
 
+// An agent that this replica has not served yet has no histogram: installations have hundreds of agents.
+func TestUnusedAgentsHaveNoHistograms(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	m := New(reg)
+	for i := range 1000 {
+		agent := fmt.Sprintf("agent-%d", i)
+		m.Agents(agent)
+		m.Upstream(agent, "http")
+	}
+	m.Claimed("agent-7", 1, time.Second)
+	m.Ran("agent-7", "completed", time.Second)
+	_, body := get(t, AdminHandler(reg, everybody, nil), "/metrics")
+	perAgent := regexp.MustCompile(`(?m)^holdfast_\w+\{agent="agent-.*$`).FindAllString(body, -1)
+	require.Equal(t, 1000*39+17+16, len(perAgent))
+	for _, line := range perAgent {
+		require.True(t, !strings.Contains(line, "_bucket{") || strings.Contains(line, `"agent-7"`), line)
+	}
+}
+
 func TestEveryErrorReasonIsAnOutcome(t *testing.T) {
 	t.Parallel()
 	for kind, row := range fault.Base {
