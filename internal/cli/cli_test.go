@@ -118,7 +118,7 @@ func TestServeGetsConfiguration(t *testing.T) {
 		var got *config.Config
 		s := session{
 			env: map[string]string{"HOLDFAST_LISTEN": ":2", "HOLDFAST_ADMIN_LISTEN": ":3"},
-			deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger) error {
+			deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger, _ func() ([]string, error)) error {
 				got = cfg
 				log.Info("serving", "listen", cfg.Listen)
 				return nil

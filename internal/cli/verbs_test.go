@@ -57,7 +57,7 @@ func TestWithoutAVerb(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			served := false
-			deps := Deps{Serve: func(context.Context, *config.Config, *slog.Logger) error {
+			deps := Deps{Serve: func(context.Context, *config.Config, *slog.Logger, func() ([]string, error)) error {
 				served = true
 				return nil
 			}}

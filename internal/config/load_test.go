@@ -233,6 +233,25 @@ func TestProblems(t *testing.T) {
 		problems(t, "log:\n\tlevel: info", nil))
 }
 
+func TestChangesOfTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "holdfast.yaml")
+	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	write("log: {level: info}\nagents:\n  - {name: a, executor: {kind: demo}}\n  - {name: b, executor: {kind: demo}}\n")
+	changes := (&Source{File: file}).Changes()
+	for text, want := range map[string][]string{
+		"# moved\nagents:\n  - {name: b, executor: {kind: demo}}\n  - {executor: {kind: demo}, name: a}\nlog:\n  level: info\n":                  nil,
+		"listen: 127.0.0.1:1\nagents:\n  - {name: a, executor: {kind: demo}, limits: {concurrency: 2}}\n  - {name: c, executor: {kind: demo}}\n": {"agents[a].limits.concurrency", "agents[b]", "agents[c]", "listen", "log.level"},
+	} {
+		write(text)
+		got, err := changes()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	write("agents: [{nme: a}]")
+	_, err := changes()
+	require.ErrorContains(t, err, "nme")
+}
+
 func TestUnreadableFile(t *testing.T) {
 	t.Parallel()
 	_, err := Load(Source{File: "/does/not/exist.yaml"})

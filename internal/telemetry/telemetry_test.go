@@ -183,7 +183,7 @@ func TestUnusedAgentsHaveNoHistograms(t *testing.T) {
 	m.Ran("agent-7", "completed", time.Second)
 	_, body := get(t, AdminHandler(reg, everybody, nil), "/metrics")
 	perAgent := regexp.MustCompile(`(?m)^holdfast_\w+\{agent="agent-.*$`).FindAllString(body, -1)
-	require.Equal(t, 1000*39+17+16, len(perAgent))
+	require.Len(t, perAgent, 1000*39+17+16)
 	for _, line := range perAgent {
 		require.True(t, !strings.Contains(line, "_bucket{") || strings.Contains(line, `"agent-7"`), line)
 	}
