@@ -104,9 +104,7 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 	)
 	acts := []act{
 		{"cancel a parked task", cancel, task("ask:x"), "tasks cancel ID", does{outcome: "canceled", action: "task.canceled", state: "canceled"}},
-		{"cancel a running task", cancel, begun, "tasks cancel ID", does{
-			outcome: "canceled|requested", differs: true, action: "task.canceled", state: "canceled",
-		}},
+		{"cancel a running task", cancel, begun, "tasks cancel ID", does{outcome: "canceled|requested", differs: true, action: "task.canceled", state: "canceled"}},
 		{"ask for a cancel", cancel, begun, "tasks cancel --no-wait ID", does{
 			outcome: "canceled|requested", differs: true, action: "task.canceled", state: "canceled",
 		}},

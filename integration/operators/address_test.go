@@ -36,10 +36,8 @@ func TestAdminAddressAuthentication(t *testing.T) {
 	worker := clustertest.Start(t, clustertest.Options{Name: "worker", DB: db.URL, Config: config + "roles: [worker]\n"})
 	operator := db.Keys(store.APIKey{Scopes: []string{"holdfast:operator"}}, "prometheus")[0]
 	client := db.Keys(store.APIKey{Scopes: []string{"weather:use"}}, "alice")[0]
-	less := map[string]string{}
-	for _, scope := range []string{"admin:metrics", "admin:view"} {
-		less[scope] = db.Keys(store.APIKey{Scopes: []string{scope}}, "prometheus")[0]
-	}
+	scrapes := db.Keys(store.APIKey{Scopes: []string{"admin:metrics"}}, "prometheus")[0]
+	less := []string{scrapes, db.Keys(store.APIKey{Scopes: []string{"admin:view"}}, "grace")[0]}
 	for _, r := range []*clustertest.Replica{server, worker} {
 		for _, path := range append(operatorsOnly, "/no/such") {
 			status, body, header := r.Page(path)
@@ -54,8 +52,7 @@ func TestAdminAddressAuthentication(t *testing.T) {
 				{"Authorization", "Bearer " + operator, "Authorization", "Bearer " + operator},
 				{"Authorization", "Bearer " + operator[:79]},
 			} {
-				status, _, _ = r.Page(path, two...)
-				require.Equal(t, http.StatusUnauthorized, status, "%s %v", path, two)
+				require.Equal(t, http.StatusUnauthorized, statusOf(r, path, two), "%s %v", path, two)
 			}
 		}
 		for _, path := range operatorsOnly {
@@ -65,13 +62,12 @@ func TestAdminAddressAuthentication(t *testing.T) {
 			}
 		}
 		for _, path := range operatorsOnly {
-			for _, scope := range []string{"admin:metrics", "admin:view"} {
+			for _, key := range less {
 				want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[path == "/metrics"]
-				status, _, _ := r.Page(path, "Authorization", "Bearer "+less[scope])
-				require.Equal(t, want, status, "%s with %s", path, scope)
+				require.Equal(t, want, statusOf(r, path, []string{"Authorization", "Bearer " + key}), path)
 			}
 		}
-		require.Equal(t, http.StatusForbidden, as(t, r, less["admin:metrics"]).peek("GET", "/me", ""))
+		require.Equal(t, http.StatusForbidden, as(t, r, scrapes).peek("GET", "/me", ""))
 		_, body, _ := r.Page("/metrics", "Authorization", "Bearer "+operator)
 		require.Contains(t, body, "holdfast_claims_total")
 		// Everybody may have the page in which an operator signs in, and none of what it shows.
@@ -81,14 +77,13 @@ func TestAdminAddressAuthentication(t *testing.T) {
 			require.Contains(t, body, "<title>Holdfast</title>")
 			require.Contains(t, header.Get("Content-Security-Policy"), "default-src 'none'")
 		}
-		status, _, _ := r.Page("/admin/v1/me")
-		require.Equal(t, http.StatusUnauthorized, status)
+		require.Equal(t, http.StatusUnauthorized, statusOf(r, "/admin/v1/me", nil))
 		for _, header := range [][]string{nil, {"Authorization", "Bearer wrong"}} {
 			status, body, _ := r.Page("/readyz", header...)
 			require.Equal(t, http.StatusOK, status, "probes need no credentials")
 			require.JSONEq(t, `{"status":"ok"}`, body)
 		}
-		for _, key := range []string{operator, less["admin:metrics"], less["admin:view"]} {
+		for _, key := range append(less, operator) {
 			_, body, _ = r.Page("/readyz", "Authorization", "Bearer "+key)
 			require.Contains(t, body, `"name":"database"`)
 		}
@@ -128,8 +123,7 @@ func TestAdminAddressWithoutAuthentication(t *testing.T) {
 	open := clustertest.Start(t, clustertest.Options{Name: "open", DB: db.URL, Config: reachable, Env: []string{"HOLDFAST_ADMIN_OPEN=true"}})
 	require.Contains(t, open.Log(), "ADMIN ADDRESS OPEN: EVERYBODY WHO CAN REACH IT")
 	for _, path := range operatorsOnly {
-		status, _, _ := open.Page(path, "Host", "replica-1")
-		require.Equal(t, http.StatusOK, status, path)
+		require.Equal(t, http.StatusOK, statusOf(open, path, []string{"Host", "replica-1"}), path)
 	}
 
 	// Everybody may read, and nobody may write.
@@ -148,8 +142,7 @@ func TestAdminAddressWithoutAuthentication(t *testing.T) {
 			"evil.example": http.StatusForbidden, "evil.example:9090": http.StatusForbidden, "127.0.0.1.evil.example": http.StatusForbidden,
 			"localhost": http.StatusOK, "localhost:9090": http.StatusOK, "127.0.0.1:9090": http.StatusOK, "[::1]:9090": http.StatusOK,
 		} {
-			status, _, _ := local.Page(path, "Host", host)
-			require.Equal(t, want, status, "%s %s", host, path)
+			require.Equal(t, want, statusOf(local, path, []string{"Host", host}), "%s %s", host, path)
 		}
 	}
 	_, body, _ = local.Page("/readyz", "Host", "evil.example")

@@ -111,11 +111,7 @@ func TestMetricsAreThereFromTheStart(t *testing.T) {
 `})
 	samples, err := plain.Samples()
 	require.NoError(t, err)
-	for _, name := range []string{
-		`holdfast_upstream_requests_total{agent="text",class="ok",kind="http"}`, `holdfast_upstream_requests_total{agent="text",class="unreachable",kind="http"}`,
-	} {
-		require.Contains(t, samples, name)
-	}
+	require.Contains(t, samples, `holdfast_upstream_requests_total{agent="text",class="unreachable",kind="http"}`)
 	require.Equal(t, "completed", plain.Send(a2atest.V03, a2atest.Say("hi").At("text")).State())
 	require.Equal(t, 1, plain.Counted(`holdfast_upstream_requests_total{agent="text",class="ok",kind="http"}`))
 	s := plain.Stream(a2atest.V03, a2atest.Say("hold"))

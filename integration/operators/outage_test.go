@@ -23,35 +23,31 @@ func TestOutage(t *testing.T) {
 	db := clustertest.OpenDB(t, pg.URL)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: pg.URL, Config: guarded})
 	header := []string{"Authorization", "Bearer " + db.Keys(store.APIKey{Scopes: []string{"holdfast:operator", "admin:all"}}, "op")[0]}
-	require.Equal(t, http.StatusOK, status(r, "/metrics", header))
+	answers := func(want int, paths ...string) {
+		for _, path := range paths {
+			waittest.Eventually(t, path, func() error {
+				now := statusOf(r, path, header)
+				return waittest.Unless(now == want, "%d", now)
+			})
+		}
+	}
+	logs := func(text string) {
+		waittest.Eventually(t, text, func() error { return waittest.Unless(strings.Contains(r.Log(), text), "not yet") })
+	}
+	answers(http.StatusOK, "/metrics")
 	db.Exec("BEGIN")
 	db.Exec("LOCK TABLE holdfast.task_queue")
-	waittest.Eventually(t, "the log names the session that blocks others", func() error {
-		return waittest.Unless(strings.Contains(r.Log(), fmt.Sprintf("process %d of role holdfast () blocks", db.Conn.PgConn().PID())), "not yet")
-	})
+	logs(fmt.Sprintf("process %d of role holdfast () blocks", db.Conn.PgConn().PID()))
 	pg.Stop()
-	waittest.Eventually(t, "the key is no longer known", func() error {
-		now := status(r, "/admin/v1/me", header)
-		return waittest.Unless(now == http.StatusServiceUnavailable, "%d", now)
-	})
-	for _, path := range operatorsOnly {
-		require.Equal(t, http.StatusOK, status(r, path, header), path)
-	}
+	answers(http.StatusServiceUnavailable, "/admin/v1/me", "/admin/v1/tasks", "/tasks/purge") // when the key is no longer known
+	answers(http.StatusOK, operatorsOnly...)
 	_, body, _ := r.Page("/readyz", header...)
 	require.Contains(t, body, `"name":"database","status":"failed"`)
-	for _, path := range []string{"/admin/v1/tasks", "/tasks/purge"} {
-		require.Equal(t, http.StatusServiceUnavailable, status(r, path, header), path)
-	}
 	pg.Start()
 	clustertest.OpenDB(t, pg.URL).Operate("api-keys", "revoke", strings.Split(header[1], "_")[1])
-	waittest.Eventually(t, "the key is refused", func() error {
-		now := status(r, "/metrics", header)
-		return waittest.Unless(now == http.StatusUnauthorized, "%d", now)
-	})
-	waittest.Eventually(t, "the log says that it is over", func() error {
-		log := r.Log()
-		return waittest.Unless(strings.Contains(log, `"msg":"the database is back"`) && strings.Contains(log, `"msg":"listening again"`), "not yet")
-	})
+	answers(http.StatusUnauthorized, "/metrics")
+	logs(`"msg":"listening again"`)
+	logs(`"msg":"the database is back"`)
 	require.NotContains(t, r.Log(), "notifications do not arrive")
 	_, outage, _ := strings.Cut(r.Log(), `"level":"ERROR","msg":"the database is out of reach`)
 	outage, _, _ = strings.Cut(outage, `"msg":"the database is back"`)
@@ -59,7 +55,7 @@ func TestOutage(t *testing.T) {
 	require.NotRegexp(t, `"level":"(WARN|ERROR)"|duty recovered`, regexp.MustCompile(`(?m)^.*"level":"DEBUG".*$`).ReplaceAllString(outage, ""))
 }
 
-func status(r *clustertest.Replica, path string, header []string) int {
+func statusOf(r *clustertest.Replica, path string, header []string) int {
 	r.T.Helper()
 	code, _, _ := r.Page(path, header...)
 	return code

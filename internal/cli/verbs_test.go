@@ -152,20 +152,7 @@ func TestBenchReportsFailures(t *testing.T) {
 	bad := bench("-H", "Authorization: Bearer x", "--agent", "bad", "-o", "json")
 	require.Equal(t, exitFailed, bad.code)
 	require.Contains(t, bad.err, "for example: the task was left failed")
-	var told struct {
-		Mode    string
-		Results []struct {
-			InFlight int
-			Tasks    int
-			Errors   map[string]int
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(bad.out), &told))
-	require.Equal(t, "blocking", told.Mode)
-	require.Len(t, told.Results, 2)
-	require.Equal(t, 2, told.Results[1].InFlight)
-	require.Zero(t, told.Results[1].Tasks)
-	require.Positive(t, told.Results[1].Errors["task failed"])
+	require.Regexp(t, `(?s)"mode": "blocking".*"inflight": 2,.*"tasks": 0,.*"task failed": [1-9]`, bad.out)
 
 	refused := bench()
 	require.Equal(t, exitFailed, refused.code)

@@ -131,10 +131,7 @@ func TestFlagsOverrideEnvironmentOverridesFile(t *testing.T) {
 
 func TestErrorsNameTheirSource(t *testing.T) {
 	t.Parallel()
-	_, err := Load(Source{
-		Env:   environment(map[string]string{"HOLDFAST_LOG_FORMAT": "xml"}),
-		Flags: map[string]string{"listen": "nowhere"},
-	})
+	_, err := Load(Source{Env: environment(map[string]string{"HOLDFAST_LOG_FORMAT": "xml"}), Flags: map[string]string{"listen": "nowhere"}})
 	require.ErrorContains(t, err, "environment variable HOLDFAST_LOG_FORMAT: log.format: is \"xml\"")
 	require.ErrorContains(t, err, "flag for listen: listen: \"nowhere\" is not an address")
 }
@@ -407,10 +404,7 @@ func text(v reflect.Value) string {
 
 func TestExampleConfigurationLoads(t *testing.T) {
 	t.Parallel()
-	c, err := Load(Source{
-		File: "../../examples/holdfast.yaml",
-		Env:  environment(map[string]string{"WEATHER_TOKEN": "secret"}),
-	})
+	c, err := Load(Source{File: "../../examples/holdfast.yaml", Env: environment(map[string]string{"WEATHER_TOKEN": "secret"})})
 	require.NoError(t, err)
 	require.Len(t, c.Agents, 3)
 	require.Equal(t, "demo", c.DefaultAgent().Name)

@@ -201,9 +201,7 @@ func TestDatabaseFaults(t *testing.T) {
 			sql:  "INSERT INTO holdfast.schema_version (version_id, is_applied) VALUES (99999, true)",
 			want: one("schema", Warn, "a newer version migrated the database"),
 		},
-		"an unreleased schema": {
-			sql: "ALTER TABLE holdfast.schema_version RENAME TO goose_db_version", want: one("schema", Fail, "made by an unreleased version of Holdfast"),
-		},
+		"an unreleased schema": {sql: "ALTER TABLE holdfast.schema_version RENAME TO goose_db_version", want: one("schema", Fail, "made by an unreleased version of Holdfast")},
 		"a table that the checks need is missing": {
 			sql: "DROP TABLE holdfast.workers CASCADE",
 			want: map[string]Finding{
@@ -272,24 +270,17 @@ func TestDatabaseFaults(t *testing.T) {
 			},
 			want: one("webhooks", Warn, "1 are disabled, the last one hooks.example.com:443, it was too loud"),
 		},
-		"no vacuum": {
-			sql: "ALTER TABLE holdfast.task_queue SET (autovacuum_enabled = false)", want: one("vacuum", Warn, "autovacuum is off for task_queue"),
-		},
+		"no vacuum": {sql: "ALTER TABLE holdfast.task_queue SET (autovacuum_enabled = false)", want: one("vacuum", Warn, "autovacuum is off for task_queue")},
 		"callers that the database does not keep apart": {
 			sql:  "DO $$ BEGIN EXECUTE format('REVOKE SELECT ON holdfast.tasks FROM %I', holdfast.api_role()); END $$",
 			want: one("isolation", Warn, "may not use the tables"),
 		},
-		"a connection limit": {
-			sql:  "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT 12', current_database()); END $$",
-			want: one("connections", Warn, "12 allowed"),
-		},
+		"a connection limit": {sql: "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT 12', current_database()); END $$", want: one("connections", Warn, "12 allowed")},
 		"a role that may only read": {
 			sql: "CREATE ROLE " + reader + "; GRANT USAGE, CREATE ON SCHEMA holdfast TO " + reader + "; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO " + reader,
 			url: "&role=" + reader, want: one("role", Fail, "may not read and write admin_jobs, admin_sessions, agent_outages, api_keys, audit_chains"),
 		},
-		"a standby, or a read-only database": {
-			url: "&default_transaction_read_only=on", want: one("database", Fail, "transactions are read-only by default"),
-		},
+		"a standby, or a read-only database": {url: "&default_transaction_read_only=on", want: one("database", Fail, "transactions are read-only by default")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -575,9 +566,7 @@ func TestSurroundings(t *testing.T) {
 		}}
 	}
 	program := func(name, program string) config.Agent {
-		return config.Agent{Name: name, Executor: config.Executor{
-			Kind: config.ExecutorCommand, Command: config.CommandExecutor{Argv: []string{program, "sesame"}},
-		}}
+		return config.Agent{Name: name, Executor: config.Executor{Kind: config.ExecutorCommand, Command: config.CommandExecutor{Argv: []string{program, "sesame"}}}}
 	}
 	model := config.Agent{Name: "model", Executor: config.Executor{Kind: config.ExecutorOpenAI, OpenAI: config.OpenAIExecutor{
 		BaseURL: agent.URL + "/sesame", APIKey: secret.Text("sesame"), Tools: []config.ToolServer{

@@ -249,33 +249,26 @@ func TestOldFiguresAreNotExported(t *testing.T) {
 			}
 			return len(found), readable
 		}
-		no, yes := map[string]float64{"holdfast_queue_readable": 0, "holdfast_push_readable": 0}, map[string]float64{"holdfast_queue_readable": 1, "holdfast_push_readable": 1}
 		set := func() {
 			queue.Set([]QueueDepth{{Agent: "a", Waiting: 1}})
 			pushes.Set(Pushes{})
 			database.Set(Database{})
 		}
-
-		n, is := readable()
-		require.Equal(t, 2, n, "another replica reads them")
-		require.Equal(t, no, is)
-
-		set()
-		n, is = readable()
-		require.Equal(t, 2+7+3+1, n)
-		require.Equal(t, yes, is)
-
-		waittest.Advance(time.Minute)
-		n, is = readable()
-		require.Equal(t, 2+1, n, "nothing was read for a minute")
-		require.Equal(t, no, is)
-
-		set()
-		queue.Forget()
-		pushes.Forget()
-		n, is = readable()
-		require.Equal(t, 2+1, n)
-		require.Equal(t, no, is)
+		for _, step := range []struct {
+			do       func()
+			families int
+			readable float64
+		}{
+			{func() {}, 2, 0}, // another replica reads them
+			{set, 2 + 7 + 3 + 1, 1},
+			{func() { waittest.Advance(time.Minute) }, 2 + 1, 0},
+			{func() { set(); queue.Forget(); pushes.Forget() }, 2 + 1, 0},
+		} {
+			step.do()
+			n, is := readable()
+			require.Equal(t, step.families, n)
+			require.Equal(t, map[string]float64{"holdfast_queue_readable": step.readable, "holdfast_push_readable": step.readable}, is)
+		}
 	})
 }
 
