@@ -31,7 +31,7 @@ func newOutages(log *slog.Logger) *outages {
 func (o *outages) logger() *slog.Logger { return slog.New(&outageHandler{o.log.Handler(), o}) }
 
 const (
-	// reachEvery is the interval between tries during an outage, reachFor the time for one.
+	// reachEvery is the interval between connections of run, reachFor the time for one.
 	reachEvery = time.Second
 	reachFor   = 5 * time.Second
 	// namedEvery is the least time between two looks for sessions that block others.
@@ -45,10 +45,10 @@ func (o *outages) run(ctx context.Context, url string) error {
 		select {
 		case <-o.suspected:
 		case <-o.locked:
-			if time.Since(named) >= namedEvery {
+			if time.Since(named) >= namedEvery && o.name(ctx, url) {
 				named = time.Now()
-				o.name(ctx, url)
 			}
+			pause(ctx)
 			continue
 		case <-ctx.Done():
 			return nil
@@ -56,20 +56,28 @@ func (o *outages) run(ctx context.Context, url string) error {
 		began := time.Now()
 		err := reach(ctx, url)
 		if err == nil || ctx.Err() != nil {
+			pause(ctx)
 			continue
 		}
 		o.away.Store(true)
 		o.log.Error("the database is out of reach; failures because of it are logged at debug", "error", err)
 		for err != nil {
-			select {
-			case <-time.After(reachEvery):
-			case <-ctx.Done():
+			pause(ctx)
+			if ctx.Err() != nil {
 				return nil
 			}
 			err = reach(ctx, url)
 		}
 		o.log.Info("the database is back", "took", time.Since(began))
 		o.away.Store(false)
+	}
+}
+
+// pause keeps the connections of run few.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(reachEvery):
+	case <-ctx.Done():
 	}
 }
 
@@ -94,19 +102,20 @@ func reach(ctx context.Context, url string) error {
 	return err
 }
 
-// name logs which sessions block others.
-func (o *outages) name(ctx context.Context, url string) {
+// name logs which sessions block others, and reports whether there are any.
+func (o *outages) name(ctx context.Context, url string) bool {
 	ctx, cancel := context.WithTimeout(ctx, reachFor)
 	defer cancel()
 	conn, err := dial(ctx, url)
 	if err != nil {
-		return // that is another warning
+		return false // that is another warning
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	all, _ := store.Blockers(ctx, conn)
 	for _, b := range all {
 		o.log.Warn("a session blocks others; end it, or see holdfast doctor", "reason", b.String())
 	}
+	return len(all) > 0
 }
 
 // outageHandler lowers warnings during an outage.
