@@ -63,8 +63,7 @@ func TestAdminAddressAuthentication(t *testing.T) {
 		}
 		for _, path := range operatorsOnly {
 			for _, key := range less {
-				want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[path == "/metrics"]
-				require.Equal(t, want, statusOf(r, path, []string{"Authorization", "Bearer " + key}), path)
+				require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[path == "/metrics"], statusOf(r, path, []string{"Authorization", "Bearer " + key}), path)
 			}
 		}
 		require.Equal(t, http.StatusForbidden, as(t, r, scrapes).peek("GET", "/me", ""))

@@ -115,8 +115,7 @@ func TestMetricsAreThereFromTheStart(t *testing.T) {
 	require.Equal(t, "completed", plain.Send(a2atest.V03, a2atest.Say("hi").At("text")).State())
 	require.Equal(t, 1, plain.Counted(`holdfast_upstream_requests_total{agent="text",class="ok",kind="http"}`))
 	s := plain.Stream(a2atest.V03, a2atest.Say("hold"))
-	id := s.UntilState("working").Task()
-	require.Equal(t, "canceled", plain.Cancel(id).State())
+	require.Equal(t, "canceled", plain.Cancel(s.UntilState("working").Task()).State())
 	waittest.Eventually(t, "the cancel is timed", func() error {
 		n := plain.Counted(`holdfast_cancel_seconds_count{agent="demo"}`)
 		return waittest.Unless(n == 1, "%d", n)

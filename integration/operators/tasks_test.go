@@ -178,8 +178,7 @@ func TestTailSurvivesDatabaseOutage(t *testing.T) {
 
 	turn("enough", "completed")
 	require.Zero(t, tail.end(), tail.errs)
-	want := length(clustertest.OpenDB(t, pg.URL), asked)
-	require.Equal(t, want, tail.seqs(), "each event comes once")
+	require.Equal(t, length(clustertest.OpenDB(t, pg.URL), asked), tail.seqs(), "each event comes once")
 	require.Equal(t, "completed", tail.seen[len(tail.seen)-1].State)
 }
 

@@ -686,8 +686,7 @@ func TestRequestHasOneCredential(t *testing.T) {
 	}
 
 	// If no scheme reads Authorization, its content is ignored.
-	only := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d)}})
-	require.Empty(t, reasonOf(t, only, shows("X-Api-Key", key, "Authorization", password)))
+	require.Empty(t, reasonOf(t, New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d)}}), shows("X-Api-Key", key, "Authorization", password)))
 }
 
 func TestGates(t *testing.T) {

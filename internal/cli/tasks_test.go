@@ -108,8 +108,7 @@ func TestInterruptedTailPrintsResumeCommand(t *testing.T) {
 	var out bytes.Buffer
 	// The signal comes while the tail waits for the database, when it prints its note.
 	errs := &interrupting{cancel: cancel}
-	code := Run(ctx, []string{"tasks", "tail", "order-7"}, IO{Out: &out, Err: errs}, operating(op).deps)
-	require.Equal(t, exitInterrupted, code, errs)
+	require.Equal(t, exitInterrupted, Run(ctx, []string{"tasks", "tail", "order-7"}, IO{Out: &out, Err: errs}, operating(op).deps), errs)
 	require.Contains(t, errs.String(), "continue with: holdfast tasks tail order-7 --after 2")
 }
 
