@@ -61,15 +61,14 @@ func (o *outages) run(ctx context.Context, url string) error {
 		}
 		o.away.Store(true)
 		o.log.Error("the database is out of reach; failures because of it are logged at debug", "error", err)
-		for err != nil {
+		for err != nil && ctx.Err() == nil {
 			pause(ctx)
-			if ctx.Err() != nil {
-				return nil
-			}
 			err = reach(ctx, url)
 		}
-		o.log.Info("the database is back", "took", time.Since(began))
-		o.away.Store(false)
+		if err == nil {
+			o.log.Info("the database is back", "took", time.Since(began))
+			o.away.Store(false)
+		}
 	}
 }
 
