@@ -21,7 +21,7 @@ import (
 func Main(agents map[string]Executor) { os.Exit(cli.Main(adaptAll(agents))) }
 
 // Serve runs a Holdfast server with the agents of this program, by name, for programs with a main function of their own.
-// It blocks until ctx ends or the process gets SIGINT, SIGTERM or SIGHUP. Then runs may finish within the grace;
+// It blocks until ctx ends, the process gets SIGINT or SIGTERM, or its terminal closes. Then runs may finish within the grace;
 // unfinished runs are handed back. A second SIGINT or SIGTERM ends the process at once, unless the program handles them.
 // Wait until Serve returns before the program ends: it stops the embedded PostgreSQL last.
 //
@@ -32,14 +32,18 @@ func Serve(ctx context.Context, log *slog.Logger, agents map[string]Executor) er
 	// Here and not in the program: one that handles SIGINT alone would die of SIGTERM and leave its PostgreSQL running.
 	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
-	cfg, err := config.Load(config.Source{Env: os.LookupEnv, Programs: slices.Sorted(maps.Keys(agents))})
+	source := config.Source{Env: os.LookupEnv, Programs: slices.Sorted(maps.Keys(agents))}
+	changes := source.Changes()
+	cfg, err := config.Load(source)
 	if err != nil {
 		return err
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return app.Run(ctx, cfg, log, app.Options{Executors: adaptAll(agents), Version: cli.Version(), Commit: cli.Commit()})
+	return app.Run(ctx, cfg, log, app.Options{
+		Executors: adaptAll(agents), Version: cli.Version(), Commit: cli.Commit(), Hangups: cli.Hangups(ctx), Changes: changes,
+	})
 }
 
 func adaptAll(agents map[string]Executor) map[string]executor.Executor {

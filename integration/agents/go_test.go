@@ -2,6 +2,7 @@ package agents
 
 import (
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/nettest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // The Go programs of examples/. Their embedded PostgreSQL ends with them, whatever signal stops them.
@@ -31,14 +33,15 @@ func TestGoProgram(t *testing.T) {
 	wrong := verb("serve", "--listen", "nowhere")
 	require.Equal(t, 2, wrong.Code, wrong.Err)
 
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-		if signal.Ignored(sig) {
-			continue // these tests run under nohup, and the program, which inherits that, has to go on
-		}
-		stopsWithItsDatabase(t, a, sig)
-		a.Run()
-		require.Equal(t, "completed", a.Get(res.Task()).State())
+	if !signal.Ignored(syscall.SIGHUP) { // these tests do not run under nohup
+		a.Signal(syscall.SIGHUP)
+		waittest.Eventually(t, "it goes on", func() error {
+			return waittest.Unless(strings.Contains(a.Log(), "the configuration has not changed"), "not yet")
+		})
 	}
+	stopsWithItsDatabase(t, a, syscall.SIGTERM)
+	a.Run()
+	require.Equal(t, "completed", a.Get(res.Task()).State())
 }
 
 // The program handles SIGINT alone.

@@ -423,10 +423,10 @@ func (p *project) get(path, key string) int {
 
 func operators(t *testing.T, p *project, _ *a2atest.Peer) {
 	t.Helper()
-	key := p.key("prometheus_key", "--subject", "prometheus", "--scope", "holdfast:operator")
+	key := p.key("prometheus_key", "--subject", "prometheus", "--scope", "admin:metrics")
 	require.Equal(t, http.StatusUnauthorized, p.get("/metrics", ""))
 	require.Equal(t, http.StatusOK, p.get("/metrics", key))
-	require.Equal(t, http.StatusOK, p.get("/admin/v1/tasks", key))
+	require.Equal(t, http.StatusForbidden, p.get("/admin/v1/tasks", key))
 	require.Equal(t, http.StatusOK, p.get("/console/", ""))
 }
 

@@ -147,8 +147,7 @@ func TestIssuerOutage(t *testing.T) {
 	a, doubting := both[0], both[1]
 	for _, r := range both {
 		require.Equal(t, away, shown(r, first))
-		forged := i.SignWith(issuertest.NewKey(t, "one", jose.RS256), i.Claims("alice"))
-		require.Equal(t, away, shown(r, forged), "the token cannot be checked")
+		require.Equal(t, away, shown(r, i.SignWith(issuertest.NewKey(t, "one", jose.RS256), i.Claims("alice"))), "the token cannot be checked")
 		require.Equal(t, refused, shown(r, i.Sign(i.Claims("alice", "iss", "https://id.example.com"))), "a malformed token needs no key")
 		require.True(t, r.ShowHTTP(http.MethodGet, "/.well-known/agent-card.json", nil).OK, "cards need no credentials")
 	}

@@ -36,6 +36,8 @@ func TestAdminAddressAuthentication(t *testing.T) {
 	worker := clustertest.Start(t, clustertest.Options{Name: "worker", DB: db.URL, Config: config + "roles: [worker]\n"})
 	operator := db.Keys(store.APIKey{Scopes: []string{"holdfast:operator"}}, "prometheus")[0]
 	client := db.Keys(store.APIKey{Scopes: []string{"weather:use"}}, "alice")[0]
+	scrapes := db.Keys(store.APIKey{Scopes: []string{"admin:metrics"}}, "prometheus")[0]
+	less := []string{scrapes, db.Keys(store.APIKey{Scopes: []string{"admin:view"}}, "grace")[0]}
 	for _, r := range []*clustertest.Replica{server, worker} {
 		for _, path := range append(operatorsOnly, "/no/such") {
 			status, body, header := r.Page(path)
@@ -44,14 +46,13 @@ func TestAdminAddressAuthentication(t *testing.T) {
 			require.Equal(t, "Unauthorized\n", body)
 			status, body, _ = r.Page(path, "Authorization", "Bearer "+client)
 			require.Equal(t, http.StatusForbidden, status, path)
-			require.Contains(t, body, "holdfast:operator")
+			require.Contains(t, body, "the scope")
 			for _, two := range [][]string{
 				{"Authorization", "Bearer " + operator, "X-API-Key", operator},
 				{"Authorization", "Bearer " + operator, "Authorization", "Bearer " + operator},
 				{"Authorization", "Bearer " + operator[:79]},
 			} {
-				status, _, _ = r.Page(path, two...)
-				require.Equal(t, http.StatusUnauthorized, status, "%s %v", path, two)
+				require.Equal(t, http.StatusUnauthorized, statusOf(r, path, two), "%s %v", path, two)
 			}
 		}
 		for _, path := range operatorsOnly {
@@ -60,6 +61,12 @@ func TestAdminAddressAuthentication(t *testing.T) {
 				require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
 			}
 		}
+		for _, path := range operatorsOnly {
+			for _, key := range less {
+				require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[path == "/metrics"], statusOf(r, path, []string{"Authorization", "Bearer " + key}), path)
+			}
+		}
+		require.Equal(t, http.StatusForbidden, as(t, r, scrapes).peek("GET", "/me", ""))
 		_, body, _ := r.Page("/metrics", "Authorization", "Bearer "+operator)
 		require.Contains(t, body, "holdfast_claims_total")
 		// Everybody may have the page in which an operator signs in, and none of what it shows.
@@ -69,15 +76,16 @@ func TestAdminAddressAuthentication(t *testing.T) {
 			require.Contains(t, body, "<title>Holdfast</title>")
 			require.Contains(t, header.Get("Content-Security-Policy"), "default-src 'none'")
 		}
-		status, _, _ := r.Page("/admin/v1/me")
-		require.Equal(t, http.StatusUnauthorized, status)
+		require.Equal(t, http.StatusUnauthorized, statusOf(r, "/admin/v1/me", nil))
 		for _, header := range [][]string{nil, {"Authorization", "Bearer wrong"}} {
 			status, body, _ := r.Page("/readyz", header...)
 			require.Equal(t, http.StatusOK, status, "probes need no credentials")
 			require.JSONEq(t, `{"status":"ok"}`, body)
 		}
-		_, body, _ = r.Page("/readyz", "Authorization", "Bearer "+operator)
-		require.Contains(t, body, `"name":"database"`)
+		for _, key := range append(less, operator) {
+			_, body, _ = r.Page("/readyz", "Authorization", "Bearer "+key)
+			require.Contains(t, body, `"name":"database"`)
+		}
 		_, body, _ = r.Page("/livez")
 		require.Equal(t, "ok\n", body)
 		res := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_ADMIN_LISTEN=0.0.0.0:" + r.Admin[strings.LastIndex(r.Admin, ":")+1:]}, "ready")
@@ -114,8 +122,7 @@ func TestAdminAddressWithoutAuthentication(t *testing.T) {
 	open := clustertest.Start(t, clustertest.Options{Name: "open", DB: db.URL, Config: reachable, Env: []string{"HOLDFAST_ADMIN_OPEN=true"}})
 	require.Contains(t, open.Log(), "ADMIN ADDRESS OPEN: EVERYBODY WHO CAN REACH IT")
 	for _, path := range operatorsOnly {
-		status, _, _ := open.Page(path, "Host", "replica-1")
-		require.Equal(t, http.StatusOK, status, path)
+		require.Equal(t, http.StatusOK, statusOf(open, path, []string{"Host", "replica-1"}), path)
 	}
 
 	// Everybody may read, and nobody may write.
@@ -134,8 +141,7 @@ func TestAdminAddressWithoutAuthentication(t *testing.T) {
 			"evil.example": http.StatusForbidden, "evil.example:9090": http.StatusForbidden, "127.0.0.1.evil.example": http.StatusForbidden,
 			"localhost": http.StatusOK, "localhost:9090": http.StatusOK, "127.0.0.1:9090": http.StatusOK, "[::1]:9090": http.StatusOK,
 		} {
-			status, _, _ := local.Page(path, "Host", host)
-			require.Equal(t, want, status, "%s %s", host, path)
+			require.Equal(t, want, statusOf(local, path, []string{"Host", host}), "%s %s", host, path)
 		}
 	}
 	_, body, _ = local.Page("/readyz", "Host", "evil.example")

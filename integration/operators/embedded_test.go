@@ -65,8 +65,7 @@ func embedded(t *testing.T, user *syscall.Credential) {
 	seen = append(seen, more...)
 
 	a.Run()
-	again := a.Get(first.Task())
-	require.Equal(t, "remember me", a2atest.Text(again.Artifacts[0].Parts))
+	require.Equal(t, "remember me", a2atest.Text(a.Get(first.Task()).Artifacts[0].Parts))
 	// A second server in the same directory uses the same database.
 	options.Name = "b"
 	b := clustertest.Start(t, options)

@@ -135,8 +135,7 @@ func TestLiveListsSurviveTheirReplica(t *testing.T) {
 	l.until(events, "a later task", func() bool { return l.states[late] == "input-required" })
 
 	// An id that is too old begins with a resync.
-	events = l.op.follow(waittest.Context(t), "/tasks/stream?last_event_id=1")
-	require.Equal(t, "resync", waittest.Within(t, "resync", events).name)
+	require.Equal(t, "resync", waittest.Within(t, "resync", l.op.follow(waittest.Context(t), "/tasks/stream?last_event_id=1")).name)
 }
 
 // A list tells only the tasks of its filter and its tenant. A task that leaves the filter by its state is told as such.

@@ -82,10 +82,8 @@ func TestMetricsAreThereFromTheStart(t *testing.T) {
     - {name: sso, kind: jwt, jwt: {issuer: http://127.0.0.1:1, audience: [x]}}
 `, Env: []string{"HOLDFAST_ADMIN_OPEN=true"}})
 	later := map[string]bool{
-		"holdfast_request_seconds":                      true, // too many combinations
 		"holdfast_certificate_expiry_timestamp_seconds": true, // no TLS here
 		"holdfast_upstream_requests_total":              true, // nothing is behind the agent here
-		"holdfast_upstream_seconds":                     true,
 	}
 	page, err := os.ReadFile("../../docs/metrics.md")
 	require.NoError(t, err)
@@ -95,12 +93,13 @@ func TestMetricsAreThereFromTheStart(t *testing.T) {
 			return err
 		}
 		var missing []string
-		for _, row := range regexp.MustCompile("(?m)^\\| `(holdfast_\\w+)` \\| (\\w+)").FindAllStringSubmatch(string(page), -1) {
+		for _, row := range regexp.MustCompile("(?m)^\\| `(holdfast_\\w+)` \\| (\\w+) \\| [^|]*").FindAllStringSubmatch(string(page), -1) {
 			name := row[1]
+			absent := later[name]
 			if row[2] == "histogram" {
-				name += "_count"
+				name, absent = name+"_count", absent || strings.Contains(row[0], "`agent`")
 			}
-			if _, there := samples[name]; there == later[row[1]] {
+			if _, there := samples[name]; there == absent {
 				missing = append(missing, name)
 			}
 		}
@@ -112,17 +111,11 @@ func TestMetricsAreThereFromTheStart(t *testing.T) {
 `})
 	samples, err := plain.Samples()
 	require.NoError(t, err)
-	for _, name := range []string{
-		`holdfast_upstream_requests_total{agent="text",class="ok",kind="http"}`, `holdfast_upstream_requests_total{agent="text",class="unreachable",kind="http"}`,
-		`holdfast_upstream_seconds_count{agent="text",kind="http"}`, `holdfast_cancel_seconds_count{agent="demo"}`,
-	} {
-		require.Contains(t, samples, name)
-	}
+	require.Contains(t, samples, `holdfast_upstream_requests_total{agent="text",class="unreachable",kind="http"}`)
 	require.Equal(t, "completed", plain.Send(a2atest.V03, a2atest.Say("hi").At("text")).State())
 	require.Equal(t, 1, plain.Counted(`holdfast_upstream_requests_total{agent="text",class="ok",kind="http"}`))
 	s := plain.Stream(a2atest.V03, a2atest.Say("hold"))
-	id := s.UntilState("working").Task()
-	require.Equal(t, "canceled", plain.Cancel(id).State())
+	require.Equal(t, "canceled", plain.Cancel(s.UntilState("working").Task()).State())
 	waittest.Eventually(t, "the cancel is timed", func() error {
 		n := plain.Counted(`holdfast_cancel_seconds_count{agent="demo"}`)
 		return waittest.Unless(n == 1, "%d", n)

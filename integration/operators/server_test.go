@@ -103,8 +103,7 @@ func TestVerbsThroughAServer(t *testing.T) {
 
 	// An operator acts on all tasks that match a filter, through a server that a profile names.
 	profiles := filepath.Join(t.TempDir(), "profiles.yaml")
-	profile := `profiles: {here: {server: "` + a.Admin + `", credential_file: "` + secret + `"}}`
-	require.NoError(t, os.WriteFile(profiles, []byte(profile), 0o600))
+	require.NoError(t, os.WriteFile(profiles, []byte(`profiles: {here: {server: "`+a.Admin+`", credential_file: "`+secret+`"}}`), 0o600))
 	here := run([]string{"HOLDFAST_PROFILES=" + profiles, "HOLDFAST_PROFILE=here"})
 	parked := strings.Fields("tasks cancel --agent demo --state input-required")
 	for _, step := range []struct {

@@ -38,7 +38,7 @@ func startAdmin(e *env, access *access, l net.Listener) *adminServer {
 	starting := "starting"
 	s.waiting.Store(&starting)
 	schema := telemetry.Check{Name: "schema", Probe: func(context.Context) (string, error) { return "", errors.New(*s.waiting.Load()) }}
-	admit := func(*http.Request) error { return task.Errorf(task.Unavailable, "the server starts") }
+	admit := func(*http.Request, telemetry.Page) error { return task.Errorf(task.Unavailable, "the server starts") }
 	if e.cfg.AdminAccess() != config.AdminAsks { // else credentials are checked when the database is open
 		admit = access.admits()
 	}
@@ -94,9 +94,19 @@ func serveAdmin(s *http.Server, l net.Listener) error {
 func (c *access) admits() telemetry.Admit {
 	switch c.cfg.AdminAccess() {
 	case config.AdminAsks:
-		gate := &auth.Gate{Schemes: c.cfg.Admin.Schemes, Scope: c.cfg.Admin.Scope}
-		return func(r *http.Request) error {
-			id := c.admin.Authenticate(r.Context(), rpc.Shown(r))
+		a := &c.cfg.Admin
+		return func(r *http.Request, page telemetry.Page) error {
+			shown := rpc.Shown(r)
+			// These pages are for incidents, when the database may be away.
+			shown.Lately = page != telemetry.Others
+			id := c.admin.Authenticate(r.Context(), shown)
+			gate := &auth.Gate{Schemes: a.Schemes, Scope: a.Scope}
+			if page == telemetry.Health {
+				gate.Scope = a.MetricsScope
+				if _, scope := c.rightOf(&id.Caller); scope != "" {
+					gate.Scope = scope
+				}
+			}
 			caller, err := c.admin.Admit(id, gate)
 			if err == nil && c.bound(&caller) {
 				// All pages but the admin API show all tenants.
@@ -105,10 +115,10 @@ func (c *access) admits() telemetry.Admit {
 			return err
 		}
 	case config.AdminOpen:
-		return func(*http.Request) error { return nil }
+		return func(*http.Request, telemetry.Page) error { return nil }
 	case config.AdminLocal:
 		// A web page in a browser on this machine may point a host name of its own here (DNS rebinding).
-		return func(r *http.Request) error {
+		return func(r *http.Request, _ telemetry.Page) error {
 			if rpc.OfThisMachine(r.Host) {
 				return nil
 			}
@@ -116,7 +126,7 @@ func (c *access) admits() telemetry.Admit {
 		}
 	case config.AdminProbes:
 	}
-	return func(*http.Request) error {
+	return func(*http.Request, telemetry.Page) error {
 		return task.Errorf(task.Forbidden, "other machines can reach the admin address and it needs no credential, so it serves only the probes; "+
 			"set auth.schemes, put admin_listen on 127.0.0.1, or set admin.open: true to serve everybody")
 	}
@@ -126,7 +136,7 @@ func (c *access) admits() telemetry.Admit {
 func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 	a := &c.cfg.Admin
 	if c.cfg.AdminAccess() != config.AdminAsks {
-		if err := c.admits()(r); err != nil {
+		if err := c.admits()(r, telemetry.Others); err != nil {
 			return nil, err
 		}
 		who := &adminapi.Admitted{Right: adminapi.Administer, Caller: identity.Caller{Method: identity.MethodOperator, Address: r.RemoteAddr}}

@@ -34,7 +34,13 @@ type Options struct {
 	Banner io.Writer
 	// Ready is called when the server is up: it serves holdfast dev. Nil for none.
 	Ready func(Developing)
+	// Hangups gets a value for each SIGHUP. Nil: nothing comes.
+	Hangups <-chan struct{}
+	Changes Changes
 }
+
+// Changes loads the configuration again, and lists the keys that need a restart, or returns its mistakes.
+type Changes = func() ([]string, error)
 
 // Developing is the server of holdfast dev.
 type Developing struct {
@@ -49,6 +55,8 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	// The database must outlive every part that is still stopping.
 	base, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
+	outages := newOutages(log)
+	log = outages.logger()
 	registry, metrics := newMetrics()
 	// Check first: an invalid configuration starts nothing.
 	agents, err := buildAgents(ctx, cfg, o, metrics, log)
@@ -60,8 +68,8 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 		return err
 	}
 	e := &env{
-		cfg: cfg, log: log, version: o.Version, commit: o.Commit, banner: o.Banner, ready: o.Ready, registry: registry, metrics: metrics,
-		memory: budgets(base, cfg, registry, log), figures: newFigures(cfg),
+		hangups: o.Hangups, changes: o.Changes, cfg: cfg, log: log, version: o.Version, commit: o.Commit, banner: o.Banner, ready: o.Ready, registry: registry, metrics: metrics,
+		memory: budgets(base, cfg, registry, log), figures: newFigures(cfg), outages: outages,
 	}
 	if e.tracer, err = tracing.FromEnvironment(base, tracing.Service{Version: o.Version, Instance: processName()}, log); err != nil {
 		return err
@@ -103,6 +111,9 @@ type env struct {
 	memory   *memory.Budgets
 	tracer   *tracing.Tracer // nil: no traces
 
+	outages    *outages
+	hangups    <-chan struct{}
+	changes    Changes
 	supervisor supervisor
 }
 
@@ -164,7 +175,8 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs, remote: remote, operators: operators,
 		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), newWatch(e, agents, st, visited, keeper, remote), ring, operators), access: access,
-		watches: agents.watch(e.cfg, eng, operations, api),
+		watches: append(agents.watch(e.cfg, eng, operations, api), func(ctx context.Context) error { return e.outages.run(ctx, db.URL) },
+			func(ctx context.Context) error { return e.hear(ctx, access.files) }),
 	}
 	probes := checks(&s.stopping, st, keeper, h)
 	logins, err := newLogins(ctx, e, access, st, operators)

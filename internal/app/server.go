@@ -36,7 +36,7 @@ type server struct {
 	operators  *adminapi.API
 	duties     *maintenance.Runner
 	admin      *adminServer
-	watches    []func(context.Context) error // of the agents behind fronts
+	watches    []func(context.Context) error // of the agents behind fronts, the database and SIGHUP
 	stopping   atomic.Bool
 }
 

@@ -83,6 +83,8 @@ type APIKeys struct {
 	// A revocation replaces known. A look-up that began earlier then stores its result in the old cache, which nobody
 	// reads.
 	known *atomic.Pointer[cache[*proof]]
+	// lately has the keys that were good within latelyFor, for requests that need no more during an outage of the database.
+	lately *atomic.Pointer[cache[*proof]]
 	// lookups bounds the queries that unknown keys cause, so that they do not take the connections of other requests.
 	lookups chan struct{}
 }
@@ -93,13 +95,17 @@ const (
 	// keysKept bounds the number of remembered keys.
 	keysKept   = 10_000
 	keyLookups = 3
+
+	latelyFor = time.Hour
+	// latelyWait is how long a request waits for the database if a key that was good lately is enough. A scrape ends after 10 s.
+	latelyWait = 2 * time.Second
 )
 
 // NewAPIKeys makes the scheme. If header is Authorization, a key is shown as a bearer token.
 func NewAPIKeys(name, header string, s KeyStore) *APIKeys {
 	keys := &APIKeys{
 		name: name, header: http.CanonicalHeaderKey(header), spelt: header, store: s,
-		known: &atomic.Pointer[cache[*proof]]{}, lookups: make(chan struct{}, keyLookups),
+		known: &atomic.Pointer[cache[*proof]]{}, lately: &atomic.Pointer[cache[*proof]]{}, lookups: make(chan struct{}, keyLookups),
 	}
 	keys.Forget()
 	return keys
@@ -136,17 +142,28 @@ func (s *APIKeys) remembered(key string, _ *Request) *proof {
 	return p
 }
 
-func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*proof, error) {
+func (s *APIKeys) verify(ctx context.Context, key string, r *Request) (*proof, error) {
 	id, ok := keyID(key)
 	if !ok {
 		return nil, refuse(Malformed, nil)
 	}
 	hash := hashKey(key)
-	known := s.known.Load()
+	known, lately := s.known.Load(), s.lately.Load()
+	before, enough := lately.get(hash)
+	if enough = enough && r.Lately; enough {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, latelyWait)
+		defer cancel()
+	}
 	k, err := s.find(ctx, id)
 	switch {
+	case err != nil && enough:
+		return before, nil
 	case err != nil:
 		return nil, err
+	}
+	lately.Delete(hash)
+	switch {
 	case k == nil:
 		return nil, refuse(Unknown, nil)
 	case subtle.ConstantTimeCompare(k.Hash, hash[:]) != 1:
@@ -164,6 +181,7 @@ func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*proof, e
 		Tenant: k.Owner.Tenant, Subject: k.Owner.Subject, Scopes: k.Scopes, Credential: s.name + "/" + id,
 	}}
 	known.put(hash, p, min(k.Left, keyFor))
+	lately.put(hash, p, min(k.Left, latelyFor))
 	return p, nil
 }
 
@@ -182,7 +200,10 @@ func (s *APIKeys) find(ctx context.Context, id string) (*identity.Key, error) {
 }
 
 // Forget makes the next use of each key query the database. It is called when a key was revoked.
-func (s *APIKeys) Forget() { s.known.Store(newCache[*proof](keysKept)) }
+func (s *APIKeys) Forget() {
+	s.known.Store(newCache[*proof](keysKept))
+	s.lately.Store(newCache[*proof](keysKept))
+}
 
 func (s *APIKeys) challenge(refused bool) string {
 	if s.bearer() || s.either {

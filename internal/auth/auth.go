@@ -36,6 +36,9 @@ type Request struct {
 	// Address is where the connection came from.
 	Address string
 
+	// Lately accepts an API key that was good within the last hour if the database does not answer.
+	Lately bool
+
 	// before says that the same credential was good before. Basic then skips the bounds of its queue.
 	before bool
 }

@@ -442,13 +442,11 @@ func TestJWTDuringIssuerOutage(t *testing.T) {
 				// A token with a key that is not in the copy cannot be judged now.
 				unknown := sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: newKey(t, "two", jose.RS256)}, "JWT", i.usual())
 				require.Equal(t, task.Unavailable, task.KindOf(a.Authenticate(t.Context(), bearer(unknown)).err))
-				forged := sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: strange(t, "one")}, "JWT", i.usual())
-				require.Equal(t, Signature, reasonOf(t, a, bearer(forged)))
+				require.Equal(t, Signature, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: strange(t, "one")}, "JWT", i.usual()))))
 
 				// Without a copy, tokens are not refused but unavailable: the fault is on this side and may be short.
 				fresh := New(Options{Schemes: []Scheme{i.accepting()}})
-				id := fresh.Authenticate(t.Context(), bearer(i.token(i.usual())))
-				require.Equal(t, task.Unavailable, task.KindOf(id.err))
+				require.Equal(t, task.Unavailable, task.KindOf(fresh.Authenticate(t.Context(), bearer(i.token(i.usual()))).err))
 				i.behave(nil)
 				require.Empty(t, reasonOf(t, fresh, bearer(i.token(i.usual()))), "the issuer is back")
 
@@ -480,8 +478,7 @@ func TestDiscovery(t *testing.T) {
 	i = newIssuer(t)
 	o := i.options()
 	o.KeySetURL = i.URL + "/keys"
-	s = accept(t, o)
-	require.Empty(t, reasonOf(t, New(Options{Schemes: []Scheme{s}}), bearer(i.token(i.usual()))))
+	require.Empty(t, reasonOf(t, New(Options{Schemes: []Scheme{accept(t, o)}}), bearer(i.token(i.usual()))))
 	require.Equal(t, 1, i.count(), "the address of the keys is configured")
 }
 

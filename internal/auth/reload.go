@@ -16,6 +16,7 @@ type Reloader struct {
 	watched []*watched
 	// checked is called at the end of a round, for tests.
 	checked func()
+	now     chan struct{}
 }
 
 type watched struct {
@@ -26,7 +27,7 @@ type watched struct {
 
 // NewReloader makes a reloader that checks the files at the given interval.
 func NewReloader(every time.Duration, log *slog.Logger) *Reloader {
-	return &Reloader{every: every, log: log, checked: func() {}}
+	return &Reloader{every: every, log: log, checked: func() {}, now: make(chan struct{}, 1)}
 }
 
 // Add loads files now and whenever one of them changes. It returns the error of the first load. When a later load
@@ -52,6 +53,7 @@ func (r *Reloader) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ticker.C:
+		case <-r.now:
 		case <-ctx.Done():
 			return nil
 		}
@@ -59,6 +61,14 @@ func (r *Reloader) Run(ctx context.Context) error {
 			r.look(w)
 		}
 		r.checked()
+	}
+}
+
+// Look makes Run check the files soon.
+func (r *Reloader) Look() {
+	select {
+	case r.now <- struct{}{}:
+	default:
 	}
 }
 

@@ -108,8 +108,7 @@ func TestCertificates(t *testing.T) {
 	require.Equal(t, Certificate, reasonOf(t, a, r))
 	both := shows("Authorization", "Bearer x")
 	both.Chain = r.Chain
-	i := newIssuer(t)
-	require.Equal(t, Several, reasonOf(t, New(Options{Schemes: []Scheme{s, i.accepting()}}), both))
+	require.Equal(t, Several, reasonOf(t, New(Options{Schemes: []Scheme{s, newIssuer(t).accepting()}}), both))
 }
 
 // A subject comes from one place of the certificate, also when that place is empty.

@@ -39,7 +39,7 @@ type IO struct {
 // Deps are the functions that the verbs call. The configuration that they get is complete.
 type Deps struct {
 	Agents []string // the names of those that the program implements
-	Serve  func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
+	Serve  func(ctx context.Context, cfg *config.Config, log *slog.Logger, changes app.Changes) error
 	// Develop is Serve for the verb dev: it calls ready instead of writing lines for the user.
 	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(app.Developing)) error
 	// Migrate brings the schema up to date, and admits the role of servers unless it is "". Many replicas may run it at once.
@@ -212,7 +212,11 @@ func argCount(low, high int) cobra.PositionalArgs {
 
 // load reads the configuration. flags are by configuration key.
 func (c *command) load(flags map[string]string) (*config.Config, error) {
-	return config.Load(config.Source{File: c.configFile, Env: c.Env, Flags: flags, Programs: c.deps.Agents})
+	return config.Load(c.configSource(flags))
+}
+
+func (c *command) configSource(flags map[string]string) config.Source {
+	return config.Source{File: c.configFile, Env: c.Env, Flags: flags, Programs: c.deps.Agents}
 }
 
 // env returns a variable, or "" if it is not set.

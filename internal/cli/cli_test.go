@@ -88,8 +88,7 @@ func golden(t *testing.T, name, got string) {
 		require.NoError(t, os.MkdirAll("testdata", 0o750))
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want := storetest.Must(os.ReadFile(path))(t)
-	require.Empty(t, cmp.Diff(string(want), got))
+	require.Empty(t, cmp.Diff(string(storetest.Must(os.ReadFile(path))(t)), got))
 }
 
 // goldenSessions runs the command of each file of a folder: its first line. The rest is what the command prints, and its exit status if
@@ -118,7 +117,7 @@ func TestServeGetsConfiguration(t *testing.T) {
 		var got *config.Config
 		s := session{
 			env: map[string]string{"HOLDFAST_LISTEN": ":2", "HOLDFAST_ADMIN_LISTEN": ":3"},
-			deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger) error {
+			deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger, _ func() ([]string, error)) error {
 				got = cfg
 				log.Info("serving", "listen", cfg.Listen)
 				return nil
@@ -563,8 +562,7 @@ func TestPurgeNeedsConfirmation(t *testing.T) {
 	op := &fakeOperator{}
 	s := operating(op)
 	s.succeeds(t, "tasks", "purge", "--tenant", "", "--context", "c1", "--older-than", "24h", "--yes")
-	none := ""
-	require.Equal(t, &store.PurgeFilter{Tenant: &none, ContextID: "c1", OlderThan: 24 * time.Hour}, op.purged, "the empty tenant is a tenant")
+	require.Equal(t, &store.PurgeFilter{Tenant: new(""), ContextID: "c1", OlderThan: 24 * time.Hour}, op.purged, "the empty tenant is a tenant")
 }
 
 // retrier returns each task in the state that its id names.
@@ -605,8 +603,7 @@ func TestRetryExitCode(t *testing.T) {
 		r := s.run(t, append([]string{"tasks", "retry", "--wait"}, strings.Fields(tt.tasks)...)...)
 		require.Equal(t, tt.code, r.code, "%s: %s", tt.tasks, r.err)
 		if !strings.Contains(tt.tasks, "refused") {
-			r = s.run(t, append([]string{"tasks", "retry"}, strings.Fields(tt.tasks)...)...)
-			require.Zero(t, r.code, "%s, without waiting", tt.tasks)
+			require.Zero(t, s.run(t, append([]string{"tasks", "retry"}, strings.Fields(tt.tasks)...)...).code, "%s, without waiting", tt.tasks)
 		}
 	}
 }
@@ -616,11 +613,9 @@ func TestTasksFilterAndErrors(t *testing.T) {
 	op := &fakeOperator{}
 	s := operating(op)
 	s.succeeds(t, "tasks", "list", "--agent", "weather", "--state", "working", "--context", "c1", "--tenant", "", "--owner", "alice", "--limit", "7")
-	none := ""
-	require.Equal(t, TaskFilter{Agent: "weather", State: task.StateWorking, Context: "c1", Tenant: &none, Owner: "alice", Limit: 7}, op.filter)
+	require.Equal(t, TaskFilter{Agent: "weather", State: task.StateWorking, Context: "c1", Tenant: new(""), Owner: "alice", Limit: 7}, op.filter)
 
-	r := s.run(t, "tasks", "get", "order-8")
-	require.Equal(t, result{exitFailed, "", "holdfast: no task order-8\n"}, r)
+	require.Equal(t, result{exitFailed, "", "holdfast: no task order-8\n"}, s.run(t, "tasks", "get", "order-8"))
 }
 
 // A flag that a verb does not use could only mislead: the verb would act elsewhere than it says.

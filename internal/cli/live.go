@@ -20,8 +20,10 @@ import (
 func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 	return Deps{
 		Agents: slices.Sorted(maps.Keys(agents)),
-		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
-			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Commit: Commit(), Banner: banner})
+		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger, changes app.Changes) error {
+			return app.Run(ctx, cfg, log, app.Options{
+				Executors: agents, Version: Version(), Commit: Commit(), Banner: banner, Hangups: Hangups(ctx), Changes: changes,
+			})
 		},
 		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(app.Developing)) error {
 			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Commit: Commit(), Ready: ready})

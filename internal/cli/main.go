@@ -28,13 +28,13 @@ func bannerOn(out *os.File) io.Writer {
 	return out
 }
 
-// UntilSignal returns a context that ends at SIGINT, SIGTERM or SIGHUP. A process that dies of one of them leaves its
-// embedded PostgreSQL running. stop ends the handling of signals.
+// UntilSignal returns a context that ends at SIGINT, SIGTERM, or SIGHUP, which does not end it while Hangups is used and the terminal
+// of the process is there. A process that dies of one of them leaves its embedded PostgreSQL running. stop ends the handling of
+// signals.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, stopHangup := parent, func() {}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
-		// A terminal that closes may send it twice, so it never ends the process at once.
-		ctx, stopHangup = signal.NotifyContext(ctx, syscall.SIGHUP)
+		ctx, stopHangup = untilHangup(ctx)
 	}
 	ctx, stopOthers := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	// The first signal starts a graceful stop; a second one ends the process at once.

@@ -182,8 +182,7 @@ func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 
 	to.status.Store(http.StatusNoContent)
 	h.act(shown.Due, "push", "redeliver", h.task.String(), "audit")
-	again := to.next(t)
-	require.Equal(t, first.header.Get("Idempotency-Key"), again.header.Get("Idempotency-Key"))
+	require.Equal(t, first.header.Get("Idempotency-Key"), to.next(t).header.Get("Idempotency-Key"))
 	h.becomes(shown.PushIdle)
 	attempts := read[[]attemptView](h, exitOK, "push", "attempts", "order-7")
 	require.Len(t, attempts, 2)
@@ -226,8 +225,7 @@ func TestPushVerbsForAllOfATask(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t,
 		&task.PushConfig{ID: "a", URL: "https://a.example.com/x", Host: "a.example.com:443", Dialect: "0.3"}, &task.PushConfig{ID: "b", URL: "http://b.example.com:81", Host: "b.example.com:81", Dialect: "1.0"})
-	done := read[[]pushActionView](h, exitOK, "push", "disable", "order-7")
-	require.Len(t, done, 2)
+	require.Len(t, read[[]pushActionView](h, exitOK, "push", "disable", "order-7"), 2)
 	for _, v := range read[[]pushView](h, exitOK, "push", "list", "--disabled") {
 		require.Equal(t, "by an operator", v.DisabledFor)
 	}
@@ -325,8 +323,7 @@ func TestPushTest(t *testing.T) {
 
 	delete(h.env, "HOLDFAST_PUBLIC_URL")
 	to.status.Store(http.StatusNoContent)
-	r := h.succeeds(t, "push", "test", to.URL)
-	require.Contains(t, r.err, "public_url is not set")
+	require.Contains(t, h.succeeds(t, "push", "test", to.URL).err, "public_url is not set")
 }
 
 func TestPushSecretIsTheOwners(t *testing.T) {

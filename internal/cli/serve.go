@@ -5,14 +5,19 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
 func (c *command) serve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server (the default verb)",
-		Long: `Serve the configured agents until SIGINT, SIGTERM or SIGHUP. Then drain: let runs finish
-within worker.stop_grace and return the others to the queue.
+		Long: `Serve the configured agents until SIGINT or SIGTERM, or until the terminal closes. Then drain:
+let runs finish within worker.stop_grace and return the others to the queue.
+
+SIGHUP changes no setting. The server reads the files of certificates and users again if they have
+changed, checks the configuration, and logs its mistakes, or which keys need a restart.
 
 Without --database-url, the server starts an embedded PostgreSQL with its data in
 ./.holdfast. Flags override environment variables, which override the file. See
@@ -30,11 +35,13 @@ docs/configuration.md for all keys.`,
 	flags.String("public-url", "", "base URL in the agent cards")
 	flags.String("roles", "", "roles of this replica: api, worker, push, separated by commas (default all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := c.load(configFlags(cmd.Flags()))
+		source := c.configSource(configFlags(cmd.Flags()))
+		changes := source.Changes()
+		cfg, err := config.Load(source)
 		if err != nil {
 			return err
 		}
-		return c.deps.Serve(cmd.Context(), cfg, newLogger(c.Err, cfg.Log))
+		return c.deps.Serve(cmd.Context(), cfg, newLogger(c.Err, cfg.Log), changes)
 	}
 	return cmd
 }

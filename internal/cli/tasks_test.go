@@ -60,12 +60,8 @@ func TestTailOfTask(t *testing.T) {
 			steps: []tailStep{{last: 1, state: task.StateSubmitted}, {last: 3, state: task.StateWorking}, {last: 5, state: task.StateCompleted}},
 			seqs:  []int{1, 2, 3, 4, 5},
 		},
-		"fails": {
-			steps: []tailStep{{last: 5, state: task.StateFailed}}, code: exitEnded, seqs: []int{1, 2, 3, 4, 5},
-		},
-		"parks": {
-			steps: []tailStep{{last: 2, state: task.StateInputRequired}}, code: exitWaits, seqs: []int{1, 2},
-		},
+		"fails": {steps: []tailStep{{last: 5, state: task.StateFailed}}, code: exitEnded, seqs: []int{1, 2, 3, 4, 5}},
+		"parks": {steps: []tailStep{{last: 2, state: task.StateInputRequired}}, code: exitWaits, seqs: []int{1, 2}},
 		"parks and continues": {
 			steps: []tailStep{{last: 2, state: task.StateInputRequired}, {last: 5, state: task.StateCompleted}},
 			args:  []string{"--follow-parked"}, seqs: []int{1, 2, 3, 4, 5},
@@ -112,8 +108,7 @@ func TestInterruptedTailPrintsResumeCommand(t *testing.T) {
 	var out bytes.Buffer
 	// The signal comes while the tail waits for the database, when it prints its note.
 	errs := &interrupting{cancel: cancel}
-	code := Run(ctx, []string{"tasks", "tail", "order-7"}, IO{Out: &out, Err: errs}, operating(op).deps)
-	require.Equal(t, exitInterrupted, code, errs)
+	require.Equal(t, exitInterrupted, Run(ctx, []string{"tasks", "tail", "order-7"}, IO{Out: &out, Err: errs}, operating(op).deps), errs)
 	require.Contains(t, errs.String(), "continue with: holdfast tasks tail order-7 --after 2")
 }
 

@@ -57,7 +57,7 @@ func TestWithoutAVerb(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			served := false
-			deps := Deps{Serve: func(context.Context, *config.Config, *slog.Logger) error {
+			deps := Deps{Serve: func(context.Context, *config.Config, *slog.Logger, func() ([]string, error)) error {
 				served = true
 				return nil
 			}}
@@ -152,20 +152,7 @@ func TestBenchReportsFailures(t *testing.T) {
 	bad := bench("-H", "Authorization: Bearer x", "--agent", "bad", "-o", "json")
 	require.Equal(t, exitFailed, bad.code)
 	require.Contains(t, bad.err, "for example: the task was left failed")
-	var told struct {
-		Mode    string
-		Results []struct {
-			InFlight int
-			Tasks    int
-			Errors   map[string]int
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(bad.out), &told))
-	require.Equal(t, "blocking", told.Mode)
-	require.Len(t, told.Results, 2)
-	require.Equal(t, 2, told.Results[1].InFlight)
-	require.Zero(t, told.Results[1].Tasks)
-	require.Positive(t, told.Results[1].Errors["task failed"])
+	require.Regexp(t, `(?s)"mode": "blocking".*"inflight": 2,.*"tasks": 0,.*"task failed": [1-9]`, bad.out)
 
 	refused := bench()
 	require.Equal(t, exitFailed, refused.code)
@@ -348,8 +335,7 @@ func TestDoctorOfUnreadableConfiguration(t *testing.T) {
 	r = s.run(t, "doctor")
 	require.Zero(t, r.code, r.out)
 	require.Contains(t, r.out, ""+dir+" has no database yet")
-	files := storetest.Must(os.ReadDir(dir))(t)
-	require.Empty(t, files)
+	require.Empty(t, storetest.Must(os.ReadDir(dir))(t))
 }
 
 func TestReadingVerbsCreateNoDatabase(t *testing.T) {
@@ -361,8 +347,7 @@ func TestReadingVerbsCreateNoDatabase(t *testing.T) {
 			s.fails(t, exitUsage, dir+" has no database", args...)
 		}
 	}
-	files := storetest.Must(os.ReadDir(empty))(t)
-	require.Empty(t, files)
+	require.Empty(t, storetest.Must(os.ReadDir(empty))(t))
 }
 
 func TestMissingSchemaMessage(t *testing.T) {
@@ -501,8 +486,7 @@ func TestFiltersBecomeJobs(t *testing.T) {
 	r := run("cancel", "--agent", "x", "--state", "working,input-required", "--dry-run")
 	require.Zero(t, r.code, r.err)
 	require.Equal(t, "job j1 done: 3 matched, 2 done, 1 skipped, 0 failed\n", r.out)
-	r = run("retry", "--tenant", "", "--last", "--reason", "fixed")
-	require.Equal(t, exitFailed, r.code, "a task failed")
+	require.Equal(t, exitFailed, run("retry", "--tenant", "", "--last", "--reason", "fixed").code, "a task failed")
 	require.Len(t, bodies, 2)
 	require.JSONEq(t, `{"action":"cancel","dry_run":true,"filter":{"agent":"x","states":["working","input-required"]},"reason":"holdfast tasks cancel"}`, bodies[0])
 	require.JSONEq(t, `{"action":"retry","dry_run":false,"filter":{"tenant":""},"last":true,"reason":"fixed"}`, bodies[1])
@@ -572,6 +556,5 @@ func TestReleaseFilesStampTheVersion(t *testing.T) {
 		}
 		require.Equal(t, []string{module + "/internal/cli.stampedVersion", module + "/internal/cli.stampedCommit", module + "/internal/cli.stampedTime"}, flags, file)
 	}
-	source := storetest.Must(os.ReadFile("version.go"))(t)
-	require.Contains(t, string(source), "var stampedVersion, stampedCommit, stampedTime string\n")
+	require.Contains(t, string(storetest.Must(os.ReadFile("version.go"))(t)), "var stampedVersion, stampedCommit, stampedTime string\n")
 }

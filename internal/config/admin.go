@@ -20,6 +20,8 @@ type Admin struct {
 	ViewScope       string `yaml:"view_scope"`
 	ActScope        string `yaml:"act_scope"`
 	AdministerScope string `yaml:"administer_scope"`
+	// MetricsScope is the scope for metrics and the details of readiness, and for no more. The other scopes include it.
+	MetricsScope string `yaml:"metrics_scope"`
 	// AllTenantsScope is the scope of operators who see all tenants. An operator without it sees only its own tenant. Empty:
 	// operators without a tenant see all of them.
 	AllTenantsScope string `yaml:"all_tenants_scope"`
@@ -150,6 +152,7 @@ func (l *loader) admin(c *Config) {
 	l.scopes("admin.view_scope", []string{a.ViewScope})
 	l.scopes("admin.act_scope", []string{a.ActScope})
 	l.scopes("admin.administer_scope", []string{a.AdministerScope})
+	l.scopes("admin.metrics_scope", []string{a.MetricsScope})
 	if a.AllTenantsScope != "" {
 		l.scopes("admin.all_tenants_scope", []string{a.AllTenantsScope})
 	}

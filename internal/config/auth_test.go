@@ -140,8 +140,7 @@ func TestLocalOnly(t *testing.T) {
 		"http://localhost:8080": true, "http://LOCALHOST": true, "https://127.0.0.1": true, "http://[::1]:8080": true,
 		"https://a2a.example.com": false, "http://localhost.example.com": false, "http://10.0.0.1": false,
 	} {
-		c := load("auth: {none: true}\nlisten: ':0'\npublic_url: '" + public + "'")
-		require.Equal(t, want, c.LocalOnly(), public)
+		require.Equal(t, want, load("auth: {none: true}\nlisten: ':0'\npublic_url: '"+public+"'").LocalOnly(), public)
 	}
 	require.False(t, load("public_url: http://localhost:8080\nauth: {schemes: [{name: keys, kind: api_key}]}").LocalOnly())
 }
@@ -173,8 +172,7 @@ tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
 		require.Equal(t, c.schemes, append([]string(nil), cfg.Admin.Schemes...), about)
 	}
 	grafana := `https://grafana.example/explore?left={"queries":[{"query":"{trace_id}"}]}`
-	cfg := loaded(t, "admin: {trace_url: '"+grafana+"'}")
-	require.Equal(t, grafana, cfg.Admin.TraceURL)
+	require.Equal(t, grafana, loaded(t, "admin: {trace_url: '"+grafana+"'}").Admin.TraceURL)
 }
 
 func read(t *testing.T, s *secret.Source) string {

@@ -49,7 +49,7 @@ func Default() *Config {
 		Auth:  Auth{Visibility: VisibleToOwner, RowSecurity: RowSecurityPrefer},
 		Admin: Admin{
 			Scope: "holdfast:operator", ViewScope: "admin:view", ActScope: "admin:act", AdministerScope: "admin:administer",
-			ConnectionsPerAddress: 64, StreamsPerAddress: 32,
+			MetricsScope: "admin:metrics", ConnectionsPerAddress: 64, StreamsPerAddress: 32,
 			SessionLifetime: 8 * time.Hour, Login: AdminLogin{Scopes: []string{"openid", "profile"}, Claims: ClaimsOfAccessToken},
 		},
 		Audit: Audit{Enabled: true},

@@ -32,10 +32,7 @@ type Source struct {
 // Load reads, completes and checks a configuration. If its content has mistakes, the error is an *Error with all of
 // them.
 func Load(src Source) (*Config, error) {
-	l := &loader{report: report{origins: map[string]origin{}}, secrets: map[string]*secretField{}, env: src.Env, file: src.File, programs: src.Programs}
-	if l.file == "" {
-		l.file, _ = l.lookup("HOLDFAST_CONFIG")
-	}
+	l := &loader{report: report{origins: map[string]origin{}}, secrets: map[string]*secretField{}, env: src.Env, file: src.path(), programs: src.Programs}
 	c := Default()
 	root := reflect.ValueOf(c).Elem()
 	if l.file != "" {
@@ -84,6 +81,15 @@ func Load(src Source) (*Config, error) {
 		c.Agents[0].Default = true
 	}
 	return c, nil
+}
+
+// path returns the path of the file; "" without one.
+func (src *Source) path() string {
+	if src.File != "" {
+		return src.File
+	}
+	file, _ := (&loader{env: src.Env}).lookup("HOLDFAST_CONFIG")
+	return file
 }
 
 type loader struct {

@@ -132,10 +132,7 @@ func TestFlagsOverrideEnvironmentOverridesFile(t *testing.T) {
 
 func TestErrorsNameTheirSource(t *testing.T) {
 	t.Parallel()
-	_, err := Load(Source{
-		Env:   environment(map[string]string{"HOLDFAST_LOG_FORMAT": "xml"}),
-		Flags: map[string]string{"listen": "nowhere"},
-	})
+	_, err := Load(Source{Env: environment(map[string]string{"HOLDFAST_LOG_FORMAT": "xml"}), Flags: map[string]string{"listen": "nowhere"}})
 	require.ErrorContains(t, err, "environment variable HOLDFAST_LOG_FORMAT: log.format: is \"xml\"")
 	require.ErrorContains(t, err, "flag for listen: listen: \"nowhere\" is not an address")
 }
@@ -232,6 +229,25 @@ func TestProblems(t *testing.T) {
 	}
 	require.Equal(t, []string{"holdfast.yaml:2: found character that cannot start any token (while scanning for the next token)"},
 		problems(t, "log:\n\tlevel: info", nil))
+}
+
+func TestChangesOfTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "holdfast.yaml")
+	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	write("log: {level: info}\nagents:\n  - {name: a, executor: {kind: demo}}\n  - {name: b, executor: {kind: demo}}\n")
+	changes := (&Source{File: file}).Changes()
+	for text, want := range map[string][]string{
+		"# moved\nagents:\n  - {name: b, executor: {kind: demo}}\n  - {executor: {kind: demo}, name: a}\nlog:\n  level: info\n":                  nil,
+		"listen: 127.0.0.1:1\nagents:\n  - {name: a, executor: {kind: demo}, limits: {concurrency: 2}}\n  - {name: c, executor: {kind: demo}}\n": {"agents[a].limits.concurrency", "agents[b]", "agents[c]", "listen", "log.level"},
+	} {
+		write(text)
+		got, err := changes()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	write("agents: [{nme: a}]")
+	_, err := changes()
+	require.ErrorContains(t, err, "nme")
 }
 
 func TestUnreadableFile(t *testing.T) {
@@ -389,10 +405,7 @@ func text(v reflect.Value) string {
 
 func TestExampleConfigurationLoads(t *testing.T) {
 	t.Parallel()
-	c, err := Load(Source{
-		File: "../../examples/holdfast.yaml",
-		Env:  environment(map[string]string{"WEATHER_TOKEN": "secret"}),
-	})
+	c, err := Load(Source{File: "../../examples/holdfast.yaml", Env: environment(map[string]string{"WEATHER_TOKEN": "secret"})})
 	require.NoError(t, err)
 	require.Len(t, c.Agents, 3)
 	require.Equal(t, "demo", c.DefaultAgent().Name)

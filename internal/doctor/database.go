@@ -45,6 +45,7 @@ func (e *examination) database(ctx context.Context) {
 		{"commit", d.commit},
 		{"notify", d.notify},
 		{"session", d.session},
+		{"transactions", d.transactions}, // before the checks that read tables, which a transaction may have locked
 		{"connections", d.connections},
 		{"clock", d.clock},
 		{"role", d.role},
@@ -61,7 +62,6 @@ func (e *examination) database(ctx context.Context) {
 		{"signing keys", d.signingKeys},
 		{"vacuum", d.vacuum},
 		{"wraparound", d.wraparound},
-		{"transactions", d.transactions},
 		{"replication", d.replication},
 	} {
 		if ctx.Err() != nil {

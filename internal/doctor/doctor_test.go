@@ -32,6 +32,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // never is longer than any check takes that is not meant to hang.
@@ -148,8 +149,7 @@ func TestHealthyDatabase(t *testing.T) {
 	if f := r["commit"][0]; f.Status == Warn {
 		_, took, _ := strings.Cut(f.Detail, "a commit takes ")
 		took, _, _ = strings.Cut(took, " ")
-		d := storetest.Must(time.ParseDuration(took))(t, f)
-		require.Greater(t, d, slowCommit)
+		require.Greater(t, storetest.Must(time.ParseDuration(took))(t, f), slowCommit)
 		r["commit"] = nil // the disk is slow
 	} else {
 		r.is(t, "commit", OK, "fsync on")
@@ -200,9 +200,7 @@ func TestDatabaseFaults(t *testing.T) {
 			sql:  "INSERT INTO holdfast.schema_version (version_id, is_applied) VALUES (99999, true)",
 			want: one("schema", Warn, "a newer version migrated the database"),
 		},
-		"an unreleased schema": {
-			sql: "ALTER TABLE holdfast.schema_version RENAME TO goose_db_version", want: one("schema", Fail, "made by an unreleased version of Holdfast"),
-		},
+		"an unreleased schema": {sql: "ALTER TABLE holdfast.schema_version RENAME TO goose_db_version", want: one("schema", Fail, "made by an unreleased version of Holdfast")},
 		"a table that the checks need is missing": {
 			sql: "DROP TABLE holdfast.workers CASCADE",
 			want: map[string]Finding{
@@ -271,24 +269,17 @@ func TestDatabaseFaults(t *testing.T) {
 			},
 			want: one("webhooks", Warn, "1 are disabled, the last one hooks.example.com:443, it was too loud"),
 		},
-		"no vacuum": {
-			sql: "ALTER TABLE holdfast.task_queue SET (autovacuum_enabled = false)", want: one("vacuum", Warn, "autovacuum is off for task_queue"),
-		},
+		"no vacuum": {sql: "ALTER TABLE holdfast.task_queue SET (autovacuum_enabled = false)", want: one("vacuum", Warn, "autovacuum is off for task_queue")},
 		"callers that the database does not keep apart": {
 			sql:  "DO $$ BEGIN EXECUTE format('REVOKE SELECT ON holdfast.tasks FROM %I', holdfast.api_role()); END $$",
 			want: one("isolation", Warn, "may not use the tables"),
 		},
-		"a connection limit": {
-			sql:  "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT 12', current_database()); END $$",
-			want: one("connections", Warn, "12 allowed"),
-		},
+		"a connection limit": {sql: "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT 12', current_database()); END $$", want: one("connections", Warn, "12 allowed")},
 		"a role that may only read": {
 			sql: "CREATE ROLE " + reader + "; GRANT USAGE, CREATE ON SCHEMA holdfast TO " + reader + "; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO " + reader,
 			url: "&role=" + reader, want: one("role", Fail, "may not read and write admin_jobs, admin_sessions, agent_outages, api_keys, audit_chains"),
 		},
-		"a standby, or a read-only database": {
-			url: "&default_transaction_read_only=on", want: one("database", Fail, "transactions are read-only by default"),
-		},
+		"a standby, or a read-only database": {url: "&default_transaction_read_only=on", want: one("database", Fail, "transactions are read-only by default")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -457,6 +448,16 @@ func TestHangingDatabase(t *testing.T) {
 	lock := connect(t, url)
 	lock("BEGIN")
 	lock("LOCK TABLE holdfast.workers, holdfast.task_queue IN ACCESS EXCLUSIVE MODE")
+	waits, ended, look := connect(t, url), make(chan struct{}), storetest.Connect(t, url)
+	go func() {
+		defer close(ended)
+		waits("SELECT FROM holdfast.task_queue")
+	}()
+	waittest.Eventually(t, "it waits", func() (err error) {
+		var n int
+		err = look.QueryRow(t.Context(), "SELECT 1 / count(*) FROM pg_locks WHERE relation = 'holdfast.task_queue'::regclass AND waitstart < clock_timestamp() - interval '1 s'").Scan(&n)
+		return err
+	})
 	r = examine(t, Options{Config: configuration(t, url), within: func(check string) time.Duration {
 		if slices.Contains([]string{"connections", "workers", "queue"}, check) { // they read the tables
 			return 50 * time.Millisecond
@@ -472,6 +473,9 @@ func TestHangingDatabase(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3, late, r)
+	r.is(t, "transactions", Warn, "blocks 1 sessions (task_queue); its transaction is at least")
+	lock("ROLLBACK")
+	<-ended
 	require.Contains(t, fmt.Sprint(r), "not checked, like all checks after it")
 }
 
@@ -561,9 +565,7 @@ func TestSurroundings(t *testing.T) {
 		}}
 	}
 	program := func(name, program string) config.Agent {
-		return config.Agent{Name: name, Executor: config.Executor{
-			Kind: config.ExecutorCommand, Command: config.CommandExecutor{Argv: []string{program, "sesame"}},
-		}}
+		return config.Agent{Name: name, Executor: config.Executor{Kind: config.ExecutorCommand, Command: config.CommandExecutor{Argv: []string{program, "sesame"}}}}
 	}
 	model := config.Agent{Name: "model", Executor: config.Executor{Kind: config.ExecutorOpenAI, OpenAI: config.OpenAIExecutor{
 		BaseURL: agent.URL + "/sesame", APIKey: secret.Text("sesame"), Tools: []config.ToolServer{

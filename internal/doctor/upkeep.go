@@ -3,7 +3,10 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
 // These checks look at PostgreSQL's background work, and at what blocks it.
@@ -31,7 +34,7 @@ func (d *database) vacuum(ctx context.Context) ([]Finding, error) {
 			found = append(found, warns("autovacuum is off for %s", table).advise("run ALTER TABLE holdfast.%s RESET (autovacuum_enabled)", table)...)
 		case dead > 50_000 && dead > live/2:
 			found = append(found, warns("%s has %d dead rows and %d live ones", table, dead, live).
-				advise("find out what blocks vacuum (see transactions and replication below), then run VACUUM holdfast.%s", table)...)
+				advise("find out what blocks vacuum (see transactions and replication), then run VACUUM holdfast.%s", table)...)
 		case never && live > 50_000:
 			found = append(found, warns("%s has about %d rows and was never analyzed", table, live).advise("run ANALYZE holdfast.%s", table)...)
 		}
@@ -69,15 +72,21 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 	if err := d.pool.QueryRow(ctx, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')").Scan(&sees); err != nil {
 		return nil, err
 	}
-	var found findings
+	found, blockers, err := d.blockers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var pid int
 	var role, program, state string
 	var age float64
-	err := d.forEach(ctx, `SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(state, ''),
+	err = d.forEach(ctx, `SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(state, ''),
 		extract(epoch FROM clock_timestamp() - xact_start)::float8
 		FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 		 AND (xact_start < now() - interval '5 min' OR state LIKE 'idle in transaction%' AND state_change < now() - interval '1 min')
 		ORDER BY xact_start LIMIT 5`, []any{&pid, &role, &program, &state, &age}, func() {
+		if slices.Contains(blockers, pid) {
+			return
+		}
 		found = append(found, warns("process %d of role %s (%s) is %s in a transaction that is %s old", pid, role, program, state, seconds(age)).
 			advise("end it, or run SELECT pg_terminate_backend(%d): it keeps vacuum from cleaning the queue", pid)...)
 	})
@@ -95,6 +104,20 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 		return found.orOK("none that this role can see is old (pg_read_all_stats shows all)"), nil
 	}
 	return found.orOK("none is old"), nil
+}
+
+// blockers finds the sessions that block others.
+func (d *database) blockers(ctx context.Context) (found findings, pids []int, err error) {
+	all, err := store.Blockers(ctx, d.pool)
+	for _, b := range all {
+		pids = append(pids, b.PID)
+		advice := "find it in pg_prepared_xacts, and run COMMIT PREPARED or ROLLBACK PREPARED"
+		if b.PID != 0 {
+			advice = fmt.Sprintf("end it, or run SELECT pg_terminate_backend(%d): requests and claims wait for its locks", b.PID)
+		}
+		found = append(found, warns("%s", &b).advise("%s", advice)...)
+	}
+	return found, pids, err
 }
 
 // muchWAL is how much WAL a slot may hold back before doctor reports it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,6 +46,7 @@ type notifier struct {
 	opt   Options
 	name  string // the name of this process in payloads
 	peers atomic.Int64
+	tests atomic.Int64 // self-tests that were sent
 
 	mu       sync.Mutex
 	seqs     map[task.ID]task.Seq
@@ -262,6 +264,10 @@ func (n *notifier) serve(ctx context.Context, conn sender) error {
 				return nil
 			}
 			n.ring()
+			continue
+		}
+		if slices.ContainsFunc(payloads, func(p string) bool { return strings.Contains(p, ",t:") }) {
+			n.tests.Add(1)
 		}
 	}
 }

@@ -77,6 +77,8 @@ type Hub struct {
 
 	connected atomic.Bool // the LISTEN connection is up
 	works     atomic.Bool // its self-test has arrived
+	deaf      atomic.Bool // two self-tests in a row have not arrived
+	deafSince time.Time   // when the listener stopped to hear, of its goroutine; zero while it hears
 	closed    chan struct{}
 	closeOnce sync.Once
 
@@ -169,6 +171,8 @@ func (h *Hub) Health() (detail string, degraded bool) {
 	switch {
 	case h.connected.Load() && h.works.Load():
 		return "listening", false
+	case h.connected.Load() && !h.deaf.Load():
+		return "polling: LISTEN is connected and its first notification is under way", true
 	case h.connected.Load():
 		return "polling: LISTEN is connected but notifications do not arrive (a transaction pooler?); set HOLDFAST_LISTEN_DATABASE_URL to a direct connection", true
 	}

@@ -473,8 +473,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	// The next notification is of the process that has just started. The first replica sends hints when it knows
 	// that process.
 	other := start(t, url, hub.Options{PollInterval: never}).listening()
-	note := storetest.Must(conn.WaitForNotification(waittest.Context(t)))(t)
-	require.Regexp(t, `^[0-9a-f]{12},(h:|t:)`, note.Payload)
+	require.Regexp(t, `^[0-9a-f]{12},(h:|t:)`, storetest.Must(conn.WaitForNotification(waittest.Context(t)))(t).Payload)
 	s := other.follow(u, task.Position{Seq: 6})
 	came := make(chan error, 1)
 	go func() {

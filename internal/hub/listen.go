@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -34,7 +35,11 @@ func (h *Hub) listen(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		h.opt.Log.Warn("listener lost its connection; polling until it is back", "error", err)
+		level := slog.LevelDebug
+		if h.deafSince.IsZero() {
+			h.deafSince, level = time.Now(), slog.LevelWarn
+		}
+		h.opt.Log.Log(ctx, level, "listener lost its connection; polling until it is back", "error", pgurl.Short(err))
 		if time.Since(began) > time.Minute {
 			try = 0
 		}
@@ -69,11 +74,12 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 	// Hints sent before this moment did not reach this process.
 	h.connected.Store(true)
 	h.observeListening(true)
+	sent := h.notify.tests.Load()
 	h.notify.send("h:")
 	h.test()
 	h.mayHaveMissed()
 
-	tested, warned := time.Now(), false
+	tested := time.Now()
 	for {
 		within := h.opt.PingInterval
 		if !h.works.Load() {
@@ -105,8 +111,12 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 			return err
 		}
 		if !h.works.Load() && time.Since(tested) >= selfTest {
-			if !warned {
-				warned = true
+			// After a restart of the database the first test may be lost with the connection that
+			// sends it.
+			if h.notify.tests.Load()-sent >= 2 && !h.deaf.Swap(true) {
+				if h.deafSince.IsZero() {
+					h.deafSince = time.Now()
+				}
 				detail, _ := h.Health()
 				h.opt.Log.Warn("notifications do not arrive", "detail", detail)
 			}
@@ -158,6 +168,11 @@ func (h *Hub) test() { h.notify.send("t:" + strconv.FormatInt(time.Now().UnixNan
 func (h *Hub) heardSelf(string) {
 	if !h.works.Swap(true) {
 		h.opt.Log.Debug("listener received its own test; LISTEN works")
+	}
+	h.deaf.Store(false)
+	if !h.deafSince.IsZero() {
+		h.opt.Log.Info("listening again", "took", time.Since(h.deafSince))
+		h.deafSince = time.Time{}
 	}
 }
 

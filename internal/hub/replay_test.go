@@ -69,8 +69,7 @@ func TestReplaysShareEntries(t *testing.T) {
 	// Under another public id events and encodings are others.
 	renamed := *h
 	renamed.PublicID = "mine"
-	other := storetest.Must(replay(&renamed))(t)
-	require.NotSame(t, first[1], other[1])
+	require.NotSame(t, first[1], storetest.Must(replay(&renamed))(t)[1])
 
 	// A task that goes on may be followed, but is not kept.
 	open := *h
@@ -108,8 +107,7 @@ func TestReplaysEndWithTheirEvents(t *testing.T) {
 				}
 				got := storetest.Must(s.Next(t.Context()))(t)
 				for _, e := range got {
-					want := storetest.Must(r.store.EventsAfter(t.Context(), h, after, 1))(t)
-					require.Equal(t, want[0], e.Event)
+					require.Equal(t, storetest.Must(r.store.EventsAfter(t.Context(), h, after, 1))(t)[0], e.Event)
 					after = e.Position()
 				}
 			}

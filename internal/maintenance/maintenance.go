@@ -71,6 +71,7 @@ func (r *Runner) Run(ctx context.Context) error {
 // repeat runs a duty at once and then periodically, until ctx ends.
 func (r *Runner) repeat(ctx context.Context, d *Duty) {
 	log := r.opt.Log.With("duty", d.Name)
+	var last error
 	for failures := 0; ; {
 		wait, wake := d.Every, d.Wake
 		switch err := r.round(ctx, d); {
@@ -78,10 +79,10 @@ func (r *Runner) repeat(ctx context.Context, d *Duty) {
 			return
 		case err != nil:
 			wait, wake = backoff(d.Every, failures), nil
-			failures++
+			failures, last = failures+1, err
 			log.Warn("duty failed", "error", err, "retry_in", wait.String())
 		case failures > 0:
-			log.Info("duty recovered", "failures", failures)
+			log.Info("duty recovered", "failures", failures, "error", last)
 			failures = 0
 		}
 		if !sleep(ctx, wait, wake) {

@@ -57,8 +57,7 @@ func TestFind(t *testing.T) {
 		"GOMEMLIMIT above a limit":  {root: v2, env: "2GiB", parsed: 2048 * mib, want: Limit{512 * mib, "cgroup", 2048 * mib}},
 		"GOMEMLIMIT off":            {root: v2, env: "off", parsed: math.MaxInt64, want: Limit{512 * mib, "cgroup", 0}},
 	} {
-		got := find(c.root, c.configured, c.env, c.parsed, 90)
-		require.Equal(t, c.want, got, name)
+		require.Equal(t, c.want, find(c.root, c.configured, c.env, c.parsed, 90), name)
 	}
 }
 

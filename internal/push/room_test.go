@@ -157,8 +157,7 @@ func TestDeliveriesThatNeedMoreStartAgain(t *testing.T) {
 	may.Done()
 	r.Wake()
 	for range tasks {
-		body := waittest.Within(t, "a delivery", got).body
-		require.Greater(t, len(body), messages*size)
+		require.Greater(t, len(waittest.Within(t, "a delivery", got).body), messages*size)
 	}
 	unused(t, budget)
 }

@@ -148,7 +148,6 @@ func TestHalfLineOfExportIsCutOff(t *testing.T) {
 		end := storetest.Must(wholeLines(f))(t)
 		require.NoError(t, f.Close())
 		require.EqualValues(t, len(c.after), end)
-		text := storetest.Must(os.ReadFile(name))(t)
-		require.Equal(t, c.after, string(text))
+		require.Equal(t, c.after, string(storetest.Must(os.ReadFile(name))(t)))
 	}
 }

@@ -334,10 +334,8 @@ func TestPurge(t *testing.T) {
 
 	_, err := r.Purge(t.Context(), &store.PurgeFilter{})
 	require.ErrorIs(t, err, task.Invalid)
-	got = storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner}))(t)
-	require.Equal(t, Purged{Held: 1}, got, "a second purge finds nothing new")
-	got = storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{OlderThan: 12 * time.Hour}))(t)
-	require.Equal(t, 1, got.Tasks, "his")
+	require.Equal(t, Purged{Held: 1}, storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner}))(t), "a second purge finds nothing new")
+	require.Equal(t, 1, storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{OlderThan: 12 * time.Hour}))(t).Tasks, "his")
 }
 
 func TestSweepDeletesRecords(t *testing.T) {
@@ -362,8 +360,7 @@ func TestSweepDeletesRecords(t *testing.T) {
 func TestSweepDeletesAuditLog(t *testing.T) {
 	f := parallel(t)
 	for i := range 5 {
-		h := f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted, name: fmt.Sprint("t", i)})
-		require.NoError(t, f.Hold(t.Context(), h.ID, true))
+		require.NoError(t, f.Hold(t.Context(), f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted, name: fmt.Sprint("t", i)}).ID, true))
 	}
 	// A partition of old entries, which the clock of the sweep finds a second later.
 	name := scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.audit_log LIMIT 1")
@@ -375,8 +372,7 @@ func TestSweepDeletesAuditLog(t *testing.T) {
 	r.now = func(context.Context) (time.Time, error) { return ends.Add(time.Second), nil }
 	done(t, r.Records)
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.audit_log"))
-	h := f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted})
-	require.NoError(t, f.Hold(t.Context(), h.ID, true))
+	require.NoError(t, f.Hold(t.Context(), f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted}).ID, true))
 	chains := storetest.Must(f.VerifyAudit(t.Context(), nil))(t)
 	removed := int64(0)
 	for _, c := range chains {
@@ -439,6 +435,5 @@ func TestWaitOutlivesItsPeriod(t *testing.T) {
 	require.Equal(t, old.ID, c.Task.ID)
 	require.NotNil(t, c.Wait)
 	require.False(t, c.Wait.Until.IsZero())
-	h := storetest.Must(f.Header(ctx, old.ID))(t)
-	require.True(t, f.there(h))
+	require.True(t, f.there(storetest.Must(f.Header(ctx, old.ID))(t)))
 }

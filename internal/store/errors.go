@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -158,9 +159,25 @@ func translate(doing string, err error) error {
 		return &task.Error{Kind: task.Unavailable, Msg: "the database did not answer in time", RetryAfter: retryAfter, Cause: err}
 	}
 	if unavailable(err) {
-		return &task.Error{Kind: task.Unavailable, Msg: unavailability(err), RetryAfter: retryAfter, Cause: err}
+		return &task.Error{Kind: task.Unavailable, Msg: unavailability(err), RetryAfter: retryAfter, Cause: pgurl.Short(err)}
 	}
 	return &task.Error{Kind: task.Internal, Cause: fmt.Errorf("%s: %w", doing, err)}
+}
+
+// Away reports whether an error means that the database may be out of reach: no connection is made, or one was lost.
+func Away(err error) bool {
+	var connect *pgconn.ConnectError
+	var pg *pgconn.PgError
+	var known *task.Error
+	switch {
+	case errors.As(err, &connect):
+		return true
+	case errors.As(err, &pg):
+		return classify(pg) == failUnknown
+	}
+	// An agent's connections are lost, too, so it must be an error of this package.
+	return errors.As(err, &known) && known.Kind == task.Unavailable && known.Cause != nil &&
+		(classify(known.Cause) == failUnknown || classify(known.Cause) == failUnsent || errors.Is(known.Cause, context.DeadlineExceeded))
 }
 
 // unavailability says in a few words why the database does not write.

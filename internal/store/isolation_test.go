@@ -127,7 +127,7 @@ func init() {
 		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsHeld", "RunsEnded", "RunsRescue", "RemoteClaim", "RemoteExpire", "RemoteLook", "NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticeFacts"},
 		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
 		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
-		"the listener's, about its own session":                                      {"SessionBusy"},
+		"about sessions, not rows":                                                   {"SessionBusy", "Blockers"},
 		"a remote worker's, of the agents that it may run":                           {"RemoteRenew", "RemoteLent"},
 		"remote workers, by replicas and operators":                                  {"RemoteSeen", "RemoteLeft", "RemoteRetired", "RemoteRetire", "RemoteWorkers", "RemoteWorkersOf", "RemoteForget", "RemoteAbsent"},
 		"processes and duties": {

@@ -28,9 +28,14 @@ type Notifier struct {
 func NewNotifier(url string) *Notifier { return &Notifier{url: url, q: dbsqlc.New()} }
 
 // Send sends payloads of at most 7,999 bytes each. After an error the next call opens a new
-// connection.
+// connection, as Send itself does if the database has closed an idle one: it may be back by now.
 func (n *Notifier) Send(ctx context.Context, payloads []string) error {
+	idle := n.conn
 	err := n.send(ctx, payloads)
+	if err != nil && idle != nil && idle.IsClosed() && !errors.Is(err, context.DeadlineExceeded) {
+		n.conn = nil
+		err = n.send(ctx, payloads)
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == queueFull && n.conn != nil {
 		n.trim(ctx)

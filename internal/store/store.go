@@ -398,7 +398,7 @@ func (s *Store) retried(ctx context.Context, kind string, err error, try int) {
 // stuck returns the report of a batcher about a task that another session has locked for seconds.
 func (s *Store) stuck(kind string) func(task.ID) {
 	return func(id task.ID) {
-		s.log.Warn("another session's lock blocks writes of a task; they are retried", "kind", kind, "task", id.String())
+		s.log.Warn("another session's lock blocks writes of a task; they are retried", "kind", kind, "task", id.String(), "error", ErrBlocked)
 	}
 }
 

@@ -83,8 +83,18 @@ type readiness struct {
 	Checks []checkResult `json:"checks,omitzero"`
 }
 
-// Admit returns nil if a request comes from an operator, else a task.Error, which is the answer.
-type Admit func(r *http.Request) error
+// Page is a kind of pages of the admin address. Operators may have some kinds only.
+type Page int
+
+// The kinds.
+const (
+	Health   Page = iota // metrics and the checks of /readyz, which show no task
+	Profiles             // of the process, with its memory
+	Others
+)
+
+// Admit returns nil if a request comes from an operator who may use a page, else a task.Error, which is the answer.
+type Admit func(r *http.Request, page Page) error
 
 // Endpoint is a page or an action for operators over HTTP.
 type Endpoint struct {
@@ -93,6 +103,11 @@ type Endpoint struct {
 	// Admits says that the handler admits operators itself, or is for everybody.
 	Admits bool
 }
+
+const (
+	metricsPattern = "GET /metrics"
+	profiles       = "GET /debug/pprof/"
+)
 
 // AdminHandler serves /livez and /readyz to everybody. Only operators get /metrics, /debug/pprof/, the endpoints that do not
 // admit themselves, and the results of each check of /readyz: profiles and details are not for clients.
@@ -109,13 +124,13 @@ func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint
 		if found.Status == statusFailed {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		if admit(r) != nil {
+		if admit(r, Health) != nil {
 			found = found.brief()
 		}
 		_ = json.NewEncoder(w).Encode(found)
 	})
 	// One failing collector must not hide the others.
-	operators.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	operators.Handle(metricsPattern, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	for _, e := range endpoints {
 		if e.Admits {
 			mux.Handle(e.Pattern, e.Handler)
@@ -123,14 +138,21 @@ func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint
 			operators.Handle(e.Pattern, e.Handler)
 		}
 	}
-	operators.HandleFunc("GET /debug/pprof/", pprof.Index)
-	operators.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	operators.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	operators.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	operators.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	operators.HandleFunc(profiles, pprof.Index)
+	operators.HandleFunc(profiles+"cmdline", pprof.Cmdline)
+	operators.HandleFunc(profiles+"profile", pprof.Profile)
+	operators.HandleFunc(profiles+"symbol", pprof.Symbol)
+	operators.HandleFunc(profiles+"trace", pprof.Trace)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// Check before the path is matched, so that others learn nothing about the paths.
-		if err := admit(r); err != nil {
+		page := Others
+		switch _, pattern := operators.Handler(r); {
+		case pattern == metricsPattern:
+			page = Health
+		case strings.HasPrefix(pattern, profiles):
+			page = Profiles
+		}
+		// Check before the handler answers, so that others learn nothing about the paths.
+		if err := admit(r, page); err != nil {
 			Refuse(w, err)
 			return
 		}

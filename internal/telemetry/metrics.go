@@ -289,11 +289,11 @@ func (m *Metrics) showZeros() {
 	}
 }
 
-// Agents creates the series of the configured agents at the start. Call it before the first request.
+// Agents creates the counters and gauges of the configured agents at the start. Call it before the first request. A histogram has
+// some 16 series for each agent, so those begin with the first value.
 func (m *Metrics) Agents(names ...string) {
 	for _, agent := range names {
 		m.agents[agent] = true
-		m.answered.WithLabelValues(agent)
 		for _, outcome := range serverFaults {
 			m.faults.WithLabelValues(agent, outcome)
 		}
@@ -301,8 +301,6 @@ func (m *Metrics) Agents(names ...string) {
 			m.limited.WithLabelValues(agent, limit)
 		}
 		m.claims.WithLabelValues(agent)
-		m.claimWait.WithLabelValues(agent)
-		m.runTime.WithLabelValues(agent)
 		m.running.WithLabelValues(agent)
 		for outcome := range runOutcomes {
 			m.runs.WithLabelValues(agent, outcome)
@@ -310,7 +308,6 @@ func (m *Metrics) Agents(names ...string) {
 		for outcome := range noticeOutcomes {
 			m.notices.WithLabelValues(agent, outcome)
 		}
-		m.cancels.WithLabelValues(agent)
 	}
 }
 
@@ -328,12 +325,11 @@ func (m *Metrics) Schemes(names, issuers []string) {
 	}
 }
 
-// Upstream returns the observer of the requests to what is behind an agent, and creates their series.
+// Upstream returns the observer of the requests to what is behind an agent, and creates their counters.
 func (m *Metrics) Upstream(agent, kind string) outbound.Observer {
 	for _, class := range outbound.Classes {
 		m.upstream.WithLabelValues(agent, kind, string(class))
 	}
-	m.upTime.WithLabelValues(agent, kind)
 	return func(class outbound.Class, took time.Duration) {
 		m.upstream.WithLabelValues(agent, kind, string(class)).Inc()
 		m.upTime.WithLabelValues(agent, kind).Observe(took.Seconds())

@@ -169,6 +169,26 @@ func TestScrape(t *testing.T) {
 	require.NotContains(t, body, "DROP")
 }
 
+// An agent that this replica has not served yet has no histogram: installations have hundreds of agents.
+func TestUnusedAgentsHaveNoHistograms(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	m := New(reg)
+	for i := range 1000 {
+		agent := fmt.Sprintf("agent-%d", i)
+		m.Agents(agent)
+		m.Upstream(agent, "http")
+	}
+	m.Claimed("agent-7", 1, time.Second)
+	m.Ran("agent-7", "completed", time.Second)
+	_, body := get(t, AdminHandler(reg, everybody, nil), "/metrics")
+	perAgent := regexp.MustCompile(`(?m)^holdfast_\w+\{agent="agent-.*$`).FindAllString(body, -1)
+	require.Len(t, perAgent, 1000*39+17+16)
+	for _, line := range perAgent {
+		require.True(t, !strings.Contains(line, "_bucket{") || strings.Contains(line, `"agent-7"`), line)
+	}
+}
+
 func TestEveryErrorReasonIsAnOutcome(t *testing.T) {
 	t.Parallel()
 	for kind, row := range fault.Base {
@@ -229,37 +249,30 @@ func TestOldFiguresAreNotExported(t *testing.T) {
 			}
 			return len(found), readable
 		}
-		no, yes := map[string]float64{"holdfast_queue_readable": 0, "holdfast_push_readable": 0}, map[string]float64{"holdfast_queue_readable": 1, "holdfast_push_readable": 1}
 		set := func() {
 			queue.Set([]QueueDepth{{Agent: "a", Waiting: 1}})
 			pushes.Set(Pushes{})
 			database.Set(Database{})
 		}
-
-		n, is := readable()
-		require.Equal(t, 2, n, "another replica reads them")
-		require.Equal(t, no, is)
-
-		set()
-		n, is = readable()
-		require.Equal(t, 2+7+3+1, n)
-		require.Equal(t, yes, is)
-
-		waittest.Advance(time.Minute)
-		n, is = readable()
-		require.Equal(t, 2+1, n, "nothing was read for a minute")
-		require.Equal(t, no, is)
-
-		set()
-		queue.Forget()
-		pushes.Forget()
-		n, is = readable()
-		require.Equal(t, 2+1, n)
-		require.Equal(t, no, is)
+		for _, step := range []struct {
+			do       func()
+			families int
+			readable float64
+		}{
+			{func() {}, 2, 0}, // another replica reads them
+			{set, 2 + 7 + 3 + 1, 1},
+			{func() { waittest.Advance(time.Minute) }, 2 + 1, 0},
+			{func() { set(); queue.Forget(); pushes.Forget() }, 2 + 1, 0},
+		} {
+			step.do()
+			n, is := readable()
+			require.Equal(t, step.families, n)
+			require.Equal(t, map[string]float64{"holdfast_queue_readable": step.readable, "holdfast_push_readable": step.readable}, is)
+		}
 	})
 }
 
-func everybody(*http.Request) error { return nil }
+func everybody(*http.Request, Page) error { return nil }
 
 // A caller without the operator's scope learns whether waiting may help, and nothing else.
 func TestCallersWithoutOperatorScope(t *testing.T) {
@@ -267,7 +280,7 @@ func TestCallersWithoutOperatorScope(t *testing.T) {
 	fine := Check{"database", func(context.Context) (string, error) { return "PostgreSQL 16.4", nil }}
 	polling := Check{"listener", func(context.Context) (string, error) { return "", Degraded(errors.New("polling every 2s")) }}
 	broken := Check{"worker", func(context.Context) (string, error) { return "", errors.New("no claim for 1m") }}
-	nobody := func(*http.Request) error {
+	nobody := func(*http.Request, Page) error {
 		return &task.Error{Kind: task.Unauthenticated, Challenges: []string{`Bearer realm="holdfast"`, `Basic realm="holdfast"`}}
 	}
 	for want, checks := range map[string][]Check{
@@ -287,7 +300,7 @@ func TestCallersWithoutOperatorScope(t *testing.T) {
 		require.Equal(t, []string{`Bearer realm="holdfast"`, `Basic realm="holdfast"`}, w.Header().Values("WWW-Authenticate"))
 		require.Equal(t, "Unauthorized\n", w.Body.String(), path)
 	}
-	code, body = get(t, AdminHandler(everything(t), func(*http.Request) error { return task.Errorf(task.Forbidden, "the scope x is needed") }, nil), "/metrics")
+	code, body = get(t, AdminHandler(everything(t), func(*http.Request, Page) error { return task.Errorf(task.Forbidden, "the scope x is needed") }, nil), "/metrics")
 	require.Equal(t, 403, code)
 	require.Equal(t, "Forbidden: the scope x is needed\n", body)
 }
@@ -328,8 +341,7 @@ func TestHangingProbeIsCutOff(t *testing.T) {
 			return "", ctx.Err()
 		}}
 		start := time.Now()
-		answer := probe(t.Context(), []Check{hung})
-		require.Equal(t, statusFailed, answer.Status)
+		require.Equal(t, statusFailed, probe(t.Context(), []Check{hung}).Status)
 		require.Equal(t, checkTimeout, waittest.Elapsed(start))
 	})
 }

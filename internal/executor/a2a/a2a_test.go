@@ -449,8 +449,7 @@ func TestPollsAgentsWithoutStreams(t *testing.T) {
 			a.on("GetTask", says(taskIn("SUBMITTED", "")))
 			a.on("GetTask", says(taskIn("WORKING", artifact("one "))))
 			a.on("GetTask", says(taskIn("COMPLETED", artifact("one two"))))
-			out := completes(t, e, executortest.NewRun("hello"))
-			require.Equal(t, "one two", out.Text(t))
+			require.Equal(t, "one two", completes(t, e, executortest.NewRun("hello")).Text(t))
 			require.Contains(t, string(a.called("SendMessage")[0].Params), `"returnImmediately":true`)
 		})
 	}
@@ -696,8 +695,7 @@ func TestRunsWaitForTheDatabase(t *testing.T) {
 		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 		run := executortest.NewRun("hello")
 		run.Memory = awayMemory{run.Memory, 4 * time.Second}
-		out := completes(t, e, run)
-		require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+		require.Equal(t, task.StateCompleted, completes(t, e, run).Task(t).Status.State)
 	})
 }
 
@@ -753,8 +751,7 @@ func TestLaterTryLooksForTheTask(t *testing.T) {
 			run.Attempt, run.Try = 2, 2
 			_, err := run.Memory.SetState(t.Context(), executor.OfContext, json.RawMessage(`{"context":"ctx-1"}`), 0)
 			require.NoError(t, err)
-			out := completes(t, e, run)
-			require.Equal(t, "done", out.Text(t))
+			require.Equal(t, "done", completes(t, e, run).Text(t))
 			require.Len(t, a.called("SendStreamingMessage"), c.sends)
 			require.JSONEq(t, `{"contextId":"ctx-1","pageSize":50}`, string(a.called("ListTasks")[0].Params))
 		})
@@ -833,8 +830,7 @@ func TestSlowDrips(t *testing.T) {
 		a.on("SendStreamingMessage", streams(working("")))
 		a.on("GetTask", drip("application/json", " "))
 		a.on("GetTask", says(taskIn("COMPLETED", "")))
-		out := completes(t, e, executortest.NewRun("hello"))
-		require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+		require.Equal(t, task.StateCompleted, completes(t, e, executortest.NewRun("hello")).Task(t).Status.State)
 		require.Len(t, a.called("GetTask"), 2)
 	})
 	for name, answer := range map[string]func(http.ResponseWriter, call){

@@ -291,8 +291,7 @@ func TestGRPCGoesOnAfterACut(t *testing.T) {
 			})
 			a.on("GetTask", rpcSays(taskIn("WORKING", artifact("one ", "two "))))
 			a.on("GetTask", rpcSays(taskIn("COMPLETED", artifact("one ", "two ", "three"))))
-			out := completes(t, f, executortest.NewRun("hello"))
-			require.Equal(t, "one two three", out.Text(t))
+			require.Equal(t, "one two three", completes(t, f, executortest.NewRun("hello")).Text(t))
 			require.Len(t, a.called("SendStreamingMessage"), 1)
 		})
 	}
@@ -547,8 +546,7 @@ func TestGRPCStreamsWithoutAnEnd(t *testing.T) {
 		}
 		return err
 	})
-	out := completes(t, f, executortest.NewRun("hello"))
-	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+	require.Equal(t, task.StateCompleted, completes(t, f, executortest.NewRun("hello")).Task(t).Status.State)
 	<-gone
 }
 

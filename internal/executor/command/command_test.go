@@ -78,8 +78,7 @@ func TestUnreadInputIsIgnored(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun(strings.Repeat("x", 1<<20))
 	out := executortest.NewRecorder()
-	e := shell(t, "", `echo '{"type":"text","text":"done"}'`, command.Options{})
-	require.NoError(t, e.Execute(t.Context(), run, out))
+	require.NoError(t, shell(t, "", `echo '{"type":"text","text":"done"}'`, command.Options{}).Execute(t.Context(), run, out))
 	require.Equal(t, "done", out.Text(t))
 }
 

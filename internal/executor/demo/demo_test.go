@@ -72,8 +72,7 @@ func TestUnknownMessagesAreEchoedWhole(t *testing.T) {
 	run := executortest.NewRun("look")
 	run.Message.Parts = append(run.Message.Parts,
 		task.Part{Kind: task.PartData, Data: json.RawMessage(`{"n":1.0}`), Metadata: json.RawMessage(`{"k":[]}`)})
-	out := does(t, run)
-	require.Empty(t, cmp.Diff(run.Message.Parts, out.Events()[0].Artifact.Parts))
+	require.Empty(t, cmp.Diff(run.Message.Parts, does(t, run).Events()[0].Artifact.Parts))
 }
 
 func TestSettlingScripts(t *testing.T) {
@@ -120,11 +119,9 @@ func TestMessageAfterQuestionAnswersIt(t *testing.T) {
 	require.Equal(t, task.StateInputRequired, out.Events()[1].State)
 	require.Equal(t, "Which street?", out.Events()[1].Message.FirstText())
 
-	out = does(t, secondTurn("auth", "Authenticate", "done"))
-	require.Empty(t, out.Events())
+	require.Empty(t, does(t, secondTurn("auth", "Authenticate", "done")).Events())
 
-	out = does(t, secondTurn("sleep=1ms", "", "echo:next"))
-	require.Equal(t, "next", out.Text(t))
+	require.Equal(t, "next", does(t, secondTurn("sleep=1ms", "", "echo:next")).Text(t))
 }
 
 func TestHoldWorksUntilItsContextEnds(t *testing.T) {
@@ -166,11 +163,9 @@ func TestCallEndsTheRun(t *testing.T) {
 		{Agent: "b", State: task.StateCompleted, Artifacts: []task.Artifact{{Parts: []task.Part{task.Text("hi")}}}},
 		{Agent: "c", State: task.StateRejected, Error: "no"},
 	}}
-	out = does(t, run)
-	require.Equal(t, "b completed: hi\nc rejected: no\n", out.Text(t))
+	require.Equal(t, "b completed: hi\nc rejected: no\n", does(t, run).Text(t))
 
-	out = does(t, executortest.NewRun("relay=b steps=2"))
-	require.True(t, out.Events()[0].Run.Calls[0].Relay)
+	require.True(t, does(t, executortest.NewRun("relay=b steps=2")).Events()[0].Run.Calls[0].Relay)
 }
 
 func TestWaitEndsTheRun(t *testing.T) {
@@ -187,8 +182,7 @@ func TestWaitEndsTheRun(t *testing.T) {
 	for interrupted, want := range map[bool]string{false: "Waited.", true: "You ended the wait: now"} {
 		run := executortest.NewRun("now")
 		run.Turn, run.Input = 2, &executor.Input{Source: executor.SourceTimer, Interrupted: interrupted}
-		out := does(t, run)
-		require.Equal(t, want, out.Text(t))
+		require.Equal(t, want, does(t, run).Text(t))
 	}
 }
 
@@ -226,8 +220,7 @@ func TestChunksAreOneArtifact(t *testing.T) {
 
 func TestSmallestChunkIsItsHeader(t *testing.T) {
 	t.Parallel()
-	out := does(t, executortest.NewRun("chunks=1 size=3"))
-	require.Regexp(t, `^00000000 \d{19} $`, out.Text(t))
+	require.Regexp(t, `^00000000 \d{19} $`, does(t, executortest.NewRun("chunks=1 size=3")).Text(t))
 }
 
 func TestChunksContinueAfterACrash(t *testing.T) {
@@ -235,8 +228,7 @@ func TestChunksContinueAfterACrash(t *testing.T) {
 	first, second := executortest.NewRecorder(), executortest.NewRecorder()
 	run := executortest.NewRun("chunks=7 size=64")
 	lost := errors.New("the worker died")
-	crashing := dyingEmitter{Emitter: first, after: 3, err: lost, emitted: new(int)}
-	require.ErrorIs(t, newDemo(t).Execute(t.Context(), run, crashing), lost)
+	require.ErrorIs(t, newDemo(t).Execute(t.Context(), run, dyingEmitter{Emitter: first, after: 3, err: lost, emitted: new(int)}), lost)
 
 	run.Try, run.Attempt, run.Memory = 2, 2, &executortest.Memory{Events: first.Events()}
 	require.NoError(t, newDemo(t).Execute(t.Context(), run, second))

@@ -68,8 +68,7 @@ func TestRequest(t *testing.T) {
 			}
 			w.WriteHeader(nethttp.StatusNoContent)
 		})
-	out := ran(t, e)
-	require.Empty(t, out.Events())
+	require.Empty(t, ran(t, e).Events())
 	require.Equal(t, "POST", got.Method)
 	require.Equal(t, "/run", got.URL.Path)
 	for name, want := range map[string]string{
@@ -94,8 +93,7 @@ func TestAnswerFormats(t *testing.T) {
 		"sse": {"text/event-stream", ": welcome\n\ndata: {\"type\":\"text\",\ndata: \"text\":\"hi \"}\n\n" +
 			"id: 7\ndata: {\"type\":\"text\",\"text\":\"there\"}\n\n"},
 	} {
-		out := ran(t, agentServer(t, http.Options{}, answering(c.contentType, c.body)))
-		require.Equal(t, "hi there", out.Text(t), name)
+		require.Equal(t, "hi there", ran(t, agentServer(t, http.Options{}, answering(c.contentType, c.body))).Text(t), name)
 	}
 }
 
@@ -160,8 +158,7 @@ func TestRunEndsAtSettlingEvent(t *testing.T) {
 		<-r.Context().Done()
 		close(released)
 	})
-	out := ran(t, e)
-	require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
+	require.Equal(t, task.StateInputRequired, ran(t, e).Task(t).Status.State)
 	<-released
 }
 
@@ -292,8 +289,7 @@ func TestInvalidAnswersFail(t *testing.T) {
 func TestStreamMayExceedEventLimit(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat(`{"type":"text","text":"0123456789"}`+"\n", 1000)
-	out := ran(t, agentServer(t, http.Options{MaxEvent: 100}, answering("application/x-ndjson", body)))
-	require.Len(t, out.Events(), 1000)
+	require.Len(t, ran(t, agentServer(t, http.Options{MaxEvent: 100}, answering("application/x-ndjson", body))).Events(), 1000)
 }
 
 // rawServer answers one connection with bytes and closes it.

@@ -203,8 +203,7 @@ func TestStreamsOfOddServers(t *testing.T) {
 			case "a cut after the reason": // only the count of tokens is missing
 				handler = modeltest.Cuts(chunks...)
 			}
-			out := ran(t, newFake(t, handler).agent(t), "hello")
-			require.Equal(t, "Hi", out.Text(t))
+			require.Equal(t, "Hi", ran(t, newFake(t, handler).agent(t), "hello").Text(t))
 		})
 	}
 }

@@ -197,8 +197,7 @@ func TestShapesOfText(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newNewer(t, modeltest.Script{Events: append(events, modeltest.Ended("completed", ""))})
-			require.Equal(t, "Hi 😀", ran(t, f.agent(t), "hello").Text(t))
+			require.Equal(t, "Hi 😀", ran(t, newNewer(t, modeltest.Script{Events: append(events, modeltest.Ended("completed", ""))}).agent(t), "hello").Text(t))
 		})
 	}
 	stream := strings.Join([]string{"data: " + modeltest.Role, "data: " + modeltest.Chunk(`{"content":"Hi \ud83d"}`, "null"), "data: " + modeltest.Chunk(`{"content":"\ude00"}`, "null"), "data: " + modeltest.Stop, "data: [DONE]"}, "\n\n") + "\n\n"

@@ -732,8 +732,7 @@ func TestHostileServersOfTools(t *testing.T) {
 		openai.BoundListing(agent, time.Hour)
 		openai.BoundCalls(agent, time.Hour)
 		openai.WrapTools(agent, func(limited http.RoundTripper) http.RoundTripper { return onlyAtTheEnd{limited} })
-		out := ran(t, agent, "do it")
-		require.Equal(t, "Done.", out.Text(t))
+		require.Equal(t, "Done.", ran(t, agent, "do it").Text(t))
 	})
 }
 

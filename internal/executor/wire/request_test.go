@@ -130,8 +130,7 @@ func TestRunDocumentHasStates(t *testing.T) {
 	require.Contains(t, raw, `"state":{"task":{"data":{"of":"task","n":1.0},"version":1},"context":{"data":{"of":"context","n":1.0},"version":2}}`)
 
 	run.Attempt = 1
-	raw = document(t, run, History{None: true})
-	require.Contains(t, raw, `"state":{"context":`, "a first attempt has no state of its task")
+	require.Contains(t, document(t, run, History{None: true}), `"state":{"context":`, "a first attempt has no state of its task")
 }
 
 func TestStateEvents(t *testing.T) {

@@ -342,8 +342,7 @@ func TestWrittenRunsAreReadTheSame(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, run.IdempotencyKey(), got.Run.IdempotencyKey())
 	require.JSONEq(t, `{"page":7}`, string(got.Checkpoint))
-	refs := run.Memory.(*executortest.Memory).Refs
-	require.Equal(t, refs, got.References)
+	require.Equal(t, run.Memory.(*executortest.Memory).Refs, got.References)
 	want := *run
 	want.Memory, want.ID, want.Key = nil, got.Run.ID, got.Run.Key
 	require.Equal(t, &want, got.Run)

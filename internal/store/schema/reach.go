@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 )
 
 // Unreached is a failed attempt to connect to a database, told for operators.
@@ -41,7 +43,7 @@ func Explain(err error) error {
 		}
 	}
 	return &Unreached{
-		Detail: fmt.Sprintf("%s is not reachable: %s", where, causes(connect)),
+		Detail: fmt.Sprintf("%s is not reachable: %s", where, pgurl.Causes(connect)),
 		Advice: "check HOLDFAST_DATABASE_URL, the network and whether PostgreSQL runs", err: err,
 	}
 }
@@ -54,16 +56,4 @@ func hosts(c *pgconn.Config) string {
 		}
 	}
 	return strings.Join(all, ", ")
-}
-
-// causes returns the cause of each try, once.
-func causes(connect *pgconn.ConnectError) string {
-	var out []string
-	for line := range strings.Lines(connect.Unwrap().Error()) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "hostname resolving error: ")
-		if line != "" && !slices.Contains(out, line) {
-			out = append(out, line)
-		}
-	}
-	return strings.Join(out, "; ")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/nettest"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
@@ -58,6 +59,8 @@ func TestWhyADatabaseIsNotReached(t *testing.T) {
 		require.Empty(t, log.String(), "a retry helps nothing")
 		_, err = schema.Status(t.Context(), "postgres://holdfast:wrong@"+addr+"/tasks")
 		require.ErrorContains(t, err, "tasks as holdfast on "+addr+" refuses the connection: refused")
+		_, err = pgurl.Connect(t.Context(), "postgres://holdfast:wrong@"+addr+"/tasks")
+		require.EqualError(t, pgurl.Short(err), addr+" (127.0.0.1): server error: FATAL: refused (SQLSTATE 28P01)")
 	})
 	t.Run("nobody listens", func(t *testing.T) {
 		t.Parallel()

@@ -11,6 +11,63 @@ import (
 	"github.com/google/uuid"
 )
 
+const blockers = `-- name: Blockers :many
+SELECT b.pid::integer AS pid,
+       coalesce(a.usename::text, '')::text AS role,
+       coalesce(a.application_name, '')::text AS program,
+       count(DISTINCT l.pid)::integer AS waiting,
+       coalesce(string_agg(DISTINCT l.relation::regclass::text, ', '), '')::text AS tables,
+       extract(epoch FROM clock_timestamp() - min(coalesce(a.xact_start, l.waitstart)))::float8 AS seconds
+FROM pg_catalog.pg_locks l
+JOIN pg_catalog.pg_stat_activity w ON w.pid = l.pid AND w.datname = current_database()
+CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (pid)
+LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid
+WHERE NOT l.granted
+  AND l.waitstart < clock_timestamp() - interval '300 ms'
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_locks o WHERE o.pid = b.pid AND NOT o.granted)
+GROUP BY b.pid, a.usename, a.application_name
+ORDER BY waiting DESC
+LIMIT 5
+`
+
+type BlockersRow struct {
+	Pid     int32
+	Role    string
+	Program string
+	Waiting int32
+	Tables  string
+	Seconds float64
+}
+
+// The sessions for whose locks others in this database have waited for a while, and that wait for none themselves. Times of other roles' transactions are
+// hidden, so the time may be that of the wait. Process 0 stands for prepared transactions.
+func (q *Queries) Blockers(ctx context.Context, db DBTX) ([]BlockersRow, error) {
+	rows, err := db.Query(ctx, blockers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BlockersRow
+	for rows.Next() {
+		var i BlockersRow
+		if err := rows.Scan(
+			&i.Pid,
+			&i.Role,
+			&i.Program,
+			&i.Waiting,
+			&i.Tables,
+			&i.Seconds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const notifyQueueTrim = `-- name: NotifyQueueTrim :one
 SELECT pg_notification_queue_usage()
 `
