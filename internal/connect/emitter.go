@@ -20,6 +20,9 @@ const window = 1 << 20
 // uploadTimeout is how long an upload may take. A slow server has enough of it; a connection that died silently has not.
 const uploadTimeout = 2 * time.Minute
 
+// repeated is how many failures of an upload in a row are one line of the log.
+const repeated = 10
+
 var errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait, calls or a reply")
 
 // errRefused says that the server has refused an event.
@@ -59,6 +62,9 @@ func (e *emitter) emit(ctx context.Context, ev *wire.Event) error {
 	line, err := wire.Encode(ev)
 	if err != nil {
 		return err
+	}
+	if most := e.r.doc.Run.Limits.Event; most > 0 && len(line) > most {
+		return fmt.Errorf("the event has %d bytes; the limit is %d (limits.max_event)", len(line), most)
 	}
 	return e.put(ctx, append(line, '\n'), ev.Ends(), ev.Action == wire.Reply)
 }
@@ -148,6 +154,7 @@ func (e *emitter) reopen() {
 // post posts until nothing is queued, an event is refused, or the run is over.
 func (e *emitter) post() {
 	var pause backoff
+	failures := 0
 	for {
 		from, body := e.batch()
 		if body == nil {
@@ -163,8 +170,11 @@ func (e *emitter) post() {
 			return
 		case advanced:
 			pause.reset()
+			failures = 0
 		default:
-			e.r.log.Debug("an upload of events failed; it is repeated", "error", err)
+			if failures++; failures%repeated == 1 {
+				e.r.log.Warn("upload failed, will retry", "error", err, "ordinal", from, "bytes", len(body), "failures", failures)
+			}
 			pause.wait(e.r.life, err)
 		}
 	}

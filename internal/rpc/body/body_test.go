@@ -1,6 +1,9 @@
 package body
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -22,6 +25,28 @@ func TestReserveNothing(t *testing.T) {
 		if !reserves {
 			require.LessOrEqual(t, cap(content), 1024)
 		}
+	}
+}
+
+// The client has sent everything when it looks for the answer, as most clients do.
+func TestAnswerToATooLongBodyArrives(t *testing.T) {
+	t.Parallel()
+	for _, framing := range []string{"Content-Length: 33554432\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2000000\r\n"} {
+		server := httptest.NewServer(ReadOn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, fault := Limits{Size: 1 << 20}.OrDefaults().Read(w, r, nil)
+			w.WriteHeader(fault.Status)
+		})))
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		body := strings.Repeat("x", 32<<20)
+		_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\n"+framing+body+"\r\n0\r\n\r\n")
+		require.NoError(t, err)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
+		require.NoError(t, res.Body.Close())
+		require.NoError(t, c.Close())
+		server.Close()
 	}
 }
 

@@ -249,6 +249,7 @@ export class TestTask {
       turn: this.turns.length,
       try: turn.tries,
       attempt: this.#attempt,
+      limits: { event: 16 << 20, state: 256 << 10 },
       history,
       checkpoint,
       earlier: earlier.length > 0 ? earlier : undefined,

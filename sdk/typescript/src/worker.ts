@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Agent, Handler } from "./agent.js";
-import { ConnectError, Fail, Reject, Retry, raised, Stopped, stackOf } from "./errors.js";
+import { ConnectError, EventRefused, Fail, Reject, Retry, raised, Stopped, stackOf } from "./errors.js";
 import {
   type Answer,
   Backoff,
@@ -634,7 +634,14 @@ export async function perform(run: Run, handler: Handler, gone: () => boolean): 
   const [event, outcome] = endOf(error);
   if (outcome === "failed") run.log.error("the agent has failed", { error: stackOf(error) });
   else if (outcome !== "completed") run.log.info(`the agent has ${outcome}`, { error: describe(error) });
-  await uploader.push(event).catch((late) => run.log.warn("the end of the run was not stored", { error: describe(late) }));
+  const end = async (e: Event) => uploader.push(e);
+  await end(event)
+    .catch((late) =>
+      late instanceof EventRefused
+        ? end({ type: "fail", message: "The agent failed.", error: raised(late) })
+        : Promise.reject(late),
+    )
+    .catch((late) => run.log.warn("the end of the run was not stored", { error: describe(late) }));
   return uploader.misplaced ? "release" : outcome;
 }
 

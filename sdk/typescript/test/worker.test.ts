@@ -14,6 +14,7 @@ import {
   Reject,
   Retry,
   type Run,
+  RunApiError,
   StateChanged,
   Stopped,
   textLogger,
@@ -308,6 +309,21 @@ test("a refused event reaches the code, which may go on", async () => {
     tasks.map((t) => t.types),
     [["text", "complete"], ["fail"], ["fail"]],
   );
+});
+
+test("what is too large is refused by its own call, and a huge end fails the run", async () => {
+  const seen: unknown[] = [];
+  work(async (run) => {
+    const attempts = [() => run.artifact({ parts: [{ raw: new Uint8Array(3000) }] }), () => run.setState("x".repeat(10))];
+    for (const attempt of attempts) await (async () => attempt())().catch((error) => seen.push(error));
+    throw new Fail("x".repeat(4000));
+  });
+  const task = server.give("a", { limits: { event: 4000, state: 10 } });
+  await until("the task ends", () => task.ended);
+  assert.ok(seen[0] instanceof EventRefused && seen[1] instanceof RunApiError);
+  assert.match(seen[0].message, /^the event artifact has 40\d\d bytes; the limit is 4000 \(limits.max_event\)$/);
+  assert.equal(seen[1].message, "the state has 12 bytes; the limit is 10 (limits.max_state)");
+  assert.match(task.events[0].error.message, /^the event fail has 4\d\d\d bytes/);
 });
 
 test("tries again after 429 and 503, not before Retry-After", async () => {

@@ -263,7 +263,7 @@ class Worker:
 
         api = RunApi(self._events_link, token, lambda: outbox.closed, over)
         fields = {"task_id": document["task"]["id"], "run": id}
-        outbox = Outbox(api.post, over, RunLogger(logger, fields))
+        outbox = Outbox(api.post, over, RunLogger(logger, fields), lambda: self._pulse.answers)
         return Active(handler, Run(document, outbox, api, id=id), outbox)
 
     async def _execute(self, id: str) -> None:

@@ -289,6 +289,7 @@ class Task:
             "turn": self._turn,
             "try": self._tries,
             "attempt": self._attempt,
+            "limits": {"event": 16 << 20, "state": 256 << 10},
             "resume": {"url": f"https://agents.example.com/resume/{self.id}-{self._turn}"},
             "state": {scope: {"data": data, "version": version} for scope, (data, version) in self.states.items()},
             **members,
