@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import holdfast_agent as hf
@@ -627,6 +628,23 @@ async def test_errors_end_the_run(server: Server, start: Start, caplog: pytest.L
     assert record.__dict__["task_id"] == runs["crash"].document["task"]["id"]
     assert record.__dict__["run"] == runs["crash"].id
     assert record.__dict__["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+async def test_httpx_logs_only_the_requests_of_the_program(server: Server, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        await run.flush()
+        async with httpx.AsyncClient() as client:
+            await client.get(server.url + "/mine")
+
+    start(agent)
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert {r.name.partition(".")[0] for r in caplog.records} >= {"httpx", "httpcore"}
+    assert all("/mine" in r.getMessage() for r in caplog.records if r.name == "httpx")
 
 
 async def test_a_refused_event_fails_the_run(server: Server, start: Start) -> None:
