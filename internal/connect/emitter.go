@@ -43,9 +43,9 @@ type emitter struct {
 	size    int           // of the queue
 	posting bool          // a goroutine posts
 	settled bool          // an event that ends the run is queued or stored
+	end     *wire.Event   // that event, or nil
 	ended   bool          // the server has said that the run is over
 	closed  bool          // no more events of the agent, or none at all
-	replied bool          // that event is a reply
 	err     error         // an event was refused; sticky
 }
 
@@ -66,10 +66,10 @@ func (e *emitter) emit(ctx context.Context, ev *wire.Event) error {
 	if most := e.r.doc.Run.Limits.Event; most > 0 && len(line) > most {
 		return fmt.Errorf("the event has %d bytes; the limit is %d (limits.max_event)", len(line), most)
 	}
-	return e.put(ctx, append(line, '\n'), ev.Ends(), ev.Action == wire.Reply)
+	return e.put(ctx, append(line, '\n'), ev)
 }
 
-func (e *emitter) put(ctx context.Context, line []byte, ends, reply bool) error {
+func (e *emitter) put(ctx context.Context, line []byte, ev *wire.Event) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -88,7 +88,7 @@ func (e *emitter) put(ctx context.Context, line []byte, ends, reply bool) error 
 		case e.settled, e.closed:
 			e.mu.Unlock()
 			return errSettled
-		case reply && (e.first > 0 || len(e.queue) > 0):
+		case ev.Action == wire.Reply && (e.first > 0 || len(e.queue) > 0):
 			e.mu.Unlock()
 			return executor.ErrReply
 		}
@@ -102,7 +102,9 @@ func (e *emitter) put(ctx context.Context, line []byte, ends, reply bool) error 
 			continue
 		}
 		e.queue, e.size = append(e.queue, line), e.size+len(line)
-		e.settled, e.replied = ends, reply
+		if e.settled, e.end = ev.Ends(), nil; e.settled {
+			e.end = ev
+		}
 		if !e.posting {
 			e.posting = true
 			e.r.w.background.Go(e.post)
@@ -135,6 +137,27 @@ func (e *emitter) flush(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// outcome says what the run has come to by its last event, in the words of the server's log; "" without one.
+func (e *emitter) outcome() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case !e.settled:
+		return ""
+	case e.end.Action == wire.Status && e.end.State.Parked():
+		return "parked"
+	case e.end.Action == wire.Status:
+		return e.end.State.String()
+	case e.end.Action == wire.Retry:
+		return "retried"
+	case e.end.Action == wire.Wait:
+		return task.RunWaits
+	case e.end.Action == wire.Call:
+		return task.RunCalls
+	}
+	return task.StateCompleted.String()
 }
 
 // hasSettled reports whether an event has ended the run.
@@ -269,7 +292,7 @@ func (e *emitter) answer(from int64, t taken, err error) (on, advanced bool) {
 	}
 	e.err = errRefused{p}
 	e.settled = false
-	if e.replied && p.Status == http.StatusUnprocessableEntity {
+	if e.end != nil && e.end.Action == wire.Reply && p.Status == http.StatusUnprocessableEntity {
 		e.err = executor.ErrReply // Reply returns it, and the run goes on
 		return false, false
 	}

@@ -595,6 +595,7 @@ async def test_credential_file_is_read_for_each_request(server: Server, start: S
 
 
 async def test_errors_end_the_run(server: Server, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     agent = Agent("hello")
 
     @agent.run
@@ -624,6 +625,14 @@ async def test_errors_end_the_run(server: Server, start: Start, caplog: pytest.L
         "crash": {"type": "fail", "message": "The agent failed."},
         "exit": {"type": "fail", "message": "The agent failed."},
     }
+    while caplog.text.count("run ended") < 5:
+        await asyncio.sleep(0)
+    logged = [(r.levelname, r.getMessage(), r.__dict__.get("outcome")) for r in caplog.records if r.__dict__.get("run")]
+    assert logged.count(("INFO", "run began", None)) == 5
+    assert logged.count(("ERROR", "the agent failed", None)) == 3
+    assert logged.count(("INFO", "the agent asks for a retry", None)) == 1
+    ended = [(level, outcome) for level, text, outcome in logged if text == "run ended"]
+    assert sorted(ended) == [("INFO", o) for o in ("failed", "failed", "failed", "rejected", "retried")]
     record = next(r for r in caplog.records if r.exc_info and "secret 42" in str(r.exc_info[1]))
     assert record.__dict__["task_id"] == runs["crash"].document["task"]["id"]
     assert record.__dict__["run"] == runs["crash"].id

@@ -29,6 +29,19 @@ export function ends(event: Event): boolean {
   }
 }
 
+/** What a run has come to by the event that ended it, as in the log of the server. */
+const outcomes: { [type: string]: string } = {
+  ask: "parked",
+  auth: "parked",
+  complete: "completed",
+  fail: "failed",
+  reject: "rejected",
+  reply: "completed",
+  retry: "retried",
+  wait: "waits",
+  call: "calls",
+};
+
 interface Queued {
   line: string;
   type: string;
@@ -57,6 +70,7 @@ export class Uploader {
   #misplaced = false; // the server goes on at an event that is not here
   #refusal: EventRefused | undefined; // of an event, and no emission has thrown it yet
   #closed = false; // an event that ends the run is in the queue, or was
+  #outcome: string | undefined; // of that event
   #settled = false; // the run has ended by an event, and the server says so
   readonly #stop = new AbortController();
 
@@ -79,6 +93,12 @@ export class Uploader {
   /** Whether an event that ends the run was emitted, and not refused. */
   get closed(): boolean {
     return this.#closed;
+  }
+
+  /** What the run has come to by its own event, if that is stored or may be. */
+  get outcome(): string | undefined {
+    const stopped = this.#over !== undefined && this.#over.reason !== "over" && !this.#settled;
+    return this.#closed && !stopped ? this.#outcome : undefined;
   }
 
   /** Whether the server goes on at an event that is not here any more. */
@@ -106,6 +126,7 @@ export class Uploader {
     this.#queue.push({ line, type: event.type, ends: last });
     this.#size += line.length;
     this.#closed = last;
+    this.#outcome = outcomes[event.type];
     void this.#post();
     return last ? this.flush() : this.#until(() => this.#size <= room.size && this.#queue.length <= room.count);
   }

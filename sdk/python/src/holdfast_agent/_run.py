@@ -41,7 +41,19 @@ from .errors import Ended, EventRefused, NotFound, Problem, StateChanged, Stoppe
 
 T = TypeVar("T")
 
-ENDS = frozenset({"ask", "auth", "complete", "fail", "reject", "reply", "retry", "wait", "call"})
+OUTCOMES = {
+    "ask": "parked",
+    "auth": "parked",
+    "complete": "completed",
+    "fail": "failed",
+    "reject": "rejected",
+    "reply": "completed",
+    "retry": "retried",
+    "wait": "waits",
+    "call": "calls",
+}
+"""What a run has come to by the event that ended it, as in the log of the server."""
+ENDS = frozenset(OUTCOMES)
 YEARS = 315360000
 
 

@@ -268,6 +268,9 @@ class Worker:
 
     async def _execute(self, id: str) -> None:
         active = self._runs[id]
+        run = active.run
+        run.log.info("run began", extra={"turn": run.turn, "try": run.tries, "attempt": run.attempt})
+        began = time.monotonic()
         try:
             await active.execute()
         except Exception:
@@ -277,6 +280,7 @@ class Worker:
             if active.held and id not in self._given_back:
                 await self._release([id])
         finally:
+            run.log.info("run ended", extra={"outcome": active.outcome, "took": f"{time.monotonic() - began:.3f}s"})
             del self._runs[id]
             del self._tasks[id]
             self._pulse.update(self._held())
