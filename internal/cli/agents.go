@@ -110,7 +110,11 @@ func printAgent(p *printer, a *adminclient.AgentDetail) error {
 		p.field("last try", stamp(a.Away.LastAt))
 	}
 	if a.Kind != "" {
-		p.field("concurrency", fmt.Sprintf("%d runs in each replica", a.Concurrency))
+		concurrency := "that of its workers"
+		if a.Concurrency > 0 {
+			concurrency = fmt.Sprintf("%d runs in each replica", a.Concurrency)
+		}
+		p.field("concurrency", concurrency)
 		p.field("attempts", fmt.Sprintf("%d for each message", a.MaxAttempts))
 	}
 	if q := a.Queue; q != nil {

@@ -190,7 +190,7 @@ func (o *operator) Agents(ctx context.Context) ([]adminclient.Agent, error) {
 	for i := range o.cfg.Agents {
 		a := &o.cfg.Agents[i]
 		all = append(all, adminclient.Agent{
-			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
+			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts,
 			Queue: &adminclient.Depths{},
 		})
 	}

@@ -2764,6 +2764,7 @@ export interface components {
             name: string;
             default?: boolean;
             kind: string;
+            /** @description runs at once on one replica; absent for an agent with workers elsewhere */
             concurrency?: number;
             max_attempts?: number;
             away?: components["schemas"]["away"];
@@ -2776,6 +2777,7 @@ export interface components {
             name: string;
             default?: boolean;
             kind: string;
+            /** @description runs at once on one replica; absent for an agent with workers elsewhere */
             concurrency?: number;
             max_attempts?: number;
             away?: components["schemas"]["away"];
@@ -3056,6 +3058,7 @@ export interface components {
         };
         agentLimits: {
             agent: string;
+            /** @description runs at once on one replica; absent for an agent with workers elsewhere */
             concurrency?: number;
             max_attempts?: number;
             queue?: number;
