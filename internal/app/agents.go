@@ -173,6 +173,9 @@ func buildModel(cfg *config.Config, a *config.Agent, m *telemetry.Metrics, log *
 // worker knows: that drops the notice if it does not.
 func Tells(cfg *config.Config) func(agent string) bool {
 	told := map[string]bool{}
+	if len(cfg.Agents) == 0 { // a program that has no configuration; the worker of each agent knows
+		return func(string) bool { return true }
+	}
 	for i := range cfg.Agents {
 		e := &cfg.Agents[i].Executor
 		told[cfg.Agents[i].Name] = e.Kind == config.ExecutorGo || e.Kind == config.ExecutorA2A ||
