@@ -139,7 +139,7 @@ func (e *emitter) flush(ctx context.Context) error {
 	}
 }
 
-// outcome says what the run has come to by its last event, in the words of the server's log; "" without one.
+// outcome returns the result of the run by its last event, as the server's log says it; "" without one.
 func (e *emitter) outcome() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -168,7 +168,7 @@ func (r *run) finish(err error) error {
 	return r.out.flush(r.life)
 }
 
-// outcome says what came of the run, in the words of the server's log.
+// outcome returns the result of the run, as the server's log says it.
 func (r *run) outcome() string {
 	cause := context.Cause(r.ctx)
 	lost := errors.Is(cause, executor.ErrLeaseLost) || errors.Is(cause, errOutOfStep)

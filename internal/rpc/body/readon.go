@@ -16,8 +16,8 @@ const (
 )
 
 // ReadOn lets h answer before it has read a whole body, as it does when it refuses one. Over HTTP/1 the server closes the connection
-// after such an answer. A client that is still sending would then get a reset in place of the answer, and might send for ever.
-// ReadOn reads the rest first, within bounds.
+// after such an answer, and a client that is still sending would get a reset instead of it. So ReadOn first reads the rest, at most
+// 64 MiB and for 30 s.
 func ReadOn(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 || r.ProtoMajor != 1 {

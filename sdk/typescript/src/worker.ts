@@ -642,7 +642,7 @@ export async function perform(run: Run, handler: Handler, gone: () => boolean): 
   return uploader.misplaced ? "release" : outcome;
 }
 
-/** What came of a run, in the words of the server's log. */
+/** The result of a run, as the server's log says it. */
 function outcomeOf({ uploader, signal }: Run): string {
   if (uploader.outcome) return uploader.outcome;
   const reason = (signal.reason as Stopped | undefined)?.reason ?? (uploader.misplaced ? "lost" : "released");

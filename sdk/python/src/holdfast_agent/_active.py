@@ -48,7 +48,7 @@ class Active:
 
     @property
     def outcome(self) -> str:
-        """What came of the run, in the words of the server's log."""
+        """The result of the run, as the server's log says it."""
         run = self.run
         if run._end is not None and (self._outbox.ended or run.stop_reason in (None, "canceled", "over", "released")):
             return OUTCOMES[run._end]
