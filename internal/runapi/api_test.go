@@ -422,6 +422,7 @@ func TestReads(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	_, r := begun(t, worker.Agent{MaxState: 200})
+	require.Contains(t, string(r.Do(t, "GET", "", "").Body), `"limits":{"event":1048576,"state":200}`)
 	for _, scope := range []string{"task", "context"} {
 		path := "/state/" + scope
 		require.Equal(t, 404, r.Do(t, "GET", path, "").Status)
