@@ -53,24 +53,15 @@ func TestAnswerToATooLongBodyArrives(t *testing.T) {
 func TestIsJSON(t *testing.T) {
 	t.Parallel()
 	for contentType, want := range map[string]bool{
-		"application/json":                        true,
-		"":                                        true,
-		"application/json; charset=utf-8":         true,
-		"Application/JSON;charset=\"UTF-8\"":      true,
-		"application/json; charset=iso-8859-1":    true, // harmless with an ASCII body
-		"application/json;":                       true,
-		"application/json; charset":               true,
-		"application/a2a+json":                    true,
-		"application/vnd.api+json; profile=\"x\"": true,
-		"text/plain":                              false,
-		"text/json":                               false,
-		"application/x-www-form-urlencoded":       false,
-		"multipart/form-data; boundary=x":         false,
-		"application/jsonp":                       false,
-		"json":                                    false,
-		"/":                                       false,
-		"text/plain, application/json":            false,
-		"application/x-json-is-not-it; a=application/json": false,
+		"application/json":                     true,
+		"":                                     true,
+		"application/json; charset=utf-8":      true,
+		"Application/JSON;charset=\"UTF-8\"":   true,
+		"application/json; charset=iso-8859-1": true, // harmless with an ASCII body
+		"application/json;":                    true, "application/json; charset": true, "application/a2a+json": true,
+		"application/vnd.api+json; profile=\"x\"": true, "text/plain": false, "text/json": false,
+		"application/x-www-form-urlencoded": false, "multipart/form-data; boundary=x": false, "application/jsonp": false, "json": false,
+		"/": false, "text/plain, application/json": false, "application/x-json-is-not-it; a=application/json": false,
 	} {
 		require.Equal(t, want, IsJSON(contentType), contentType)
 	}
