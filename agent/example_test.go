@@ -103,3 +103,20 @@ func ExampleFailure() {
 	fmt.Println(err)
 	// Output: the document has no text: page 3: image only
 }
+
+// remember counts the tasks of a context.
+func remember(ctx context.Context, run *agent.Run) (tasks int, err error) {
+	for {
+		version, err := run.State(ctx, agent.OfContext, &tasks) // 0: nothing is stored
+		if err != nil {
+			return 0, err
+		}
+		tasks++
+		_, err = run.SetState(ctx, agent.OfContext, tasks, version)
+		if !errors.Is(err, agent.ErrStateChanged) {
+			return tasks, err
+		}
+	}
+}
+
+var _ = remember // it compiles

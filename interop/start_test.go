@@ -54,11 +54,12 @@ func printed(t *testing.T, page, info string) string {
 	return string(found[1])
 }
 
-// output runs a program of a page against a server, and returns what it prints.
-func output(t *testing.T, page, client, file, url string) string {
+// output runs a program of a page, with changes, against a server, and returns what it prints.
+func output(t *testing.T, page, client, file, url string, changes ...string) string {
 	t.Helper()
 	c := newest[client]
-	program := strings.ReplaceAll(printed(t, page, c.language+" "+file+c.extension), "http://127.0.0.1:8080", url)
+	changed := strings.NewReplacer(append(changes, "http://127.0.0.1:8080", url)...)
+	program := changed.Replace(printed(t, page, c.language+" "+file+c.extension))
 	file = filepath.Join(t.TempDir(), file+c.extension)
 	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
 	out, err := c.run(t, file).CombinedOutput()
@@ -127,6 +128,9 @@ func TestClientPagePrograms(t *testing.T) {
 			require.Len(t, strings.Fields(said), 2*20, "a number and a time in each chunk")
 			require.Equal(t, int64(3), cuts.posts.Load(), "a lost answer, a cut stream, and the rest")
 			require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_tasks"))
+
+			cuts.posts.Store(0)
+			require.Equal(t, "\n", output(t, "../docs/write-a-client.md", name, "durable", proxy.URL, "chunks=20 size=8 delay=200ms", "ask:Where to?"))
 		})
 	}
 }

@@ -299,10 +299,7 @@ func TestReceivers(t *testing.T) {
 			head := encode(map[string]any{"alg": "HS256", "kid": kid, "typ": "JWT"})
 			confused.Write([]byte(head + "." + valid[1]))
 			for attack, q := range map[string]*request{
-				"another body":       otherBody,
-				"another token":      otherToken,
-				"no token":           noToken,
-				"an empty token":     emptyToken,
+				"another body": otherBody, "another token": otherToken, "no token": noToken, "an empty token": emptyToken,
 				"no signature":       unsigned,
 				"an empty signature": signed(valid[0], valid[1], ""),
 				"half a signature":   signed(valid[0], valid[1], valid[2][:43]),

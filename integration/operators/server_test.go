@@ -51,7 +51,9 @@ func TestVerbsThroughAServer(t *testing.T) {
 	run := func(env []string) func(args ...string) clustertest.Finished {
 		return func(args ...string) clustertest.Finished { return clustertest.Command(t, t.TempDir(), env, args...) }
 	}
-	local, remote := run(db.Env()), run(append(through(a.Admin), "HOLDFAST_SERVER_CREDENTIAL_FILE="+secret))
+	file := filepath.Join(t.TempDir(), "holdfast.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	local, bare, remote := run(append(db.Env(), "HOLDFAST_CONFIG="+file)), run(db.Env()), run(append(through(a.Admin), "HOLDFAST_SERVER_CREDENTIAL_FILE="+secret))
 	named := strings.NewReplacer("ASKED", send(a, client, "ask:which city?"), "DONE", send(a, client, "chunks=3 size=12"),
 		"FAILED", send(a, client, "fail:no luck"), "HOOKED", hooked(t, a, client, "ask:hooked?"))
 
@@ -75,6 +77,13 @@ func TestVerbsThroughAServer(t *testing.T) {
 	}
 	require.Regexp(t, `(?m)^demo +demo +ok +0 +- +0 +2 +-$`, said["agents list"], "two tasks are parked")
 	require.Regexp(t, `(?m)^demo +0 +- +0 +0 +0 +2$`, said["queue list"])
+	// Without the configuration, the agents are those that the database knows.
+	db.Exec("UPDATE holdfast.tasks SET agent = 'other' WHERE agent = 'demo'")
+	known := bare("agents", "list")
+	require.Regexp(t, `(?m)^other +- +ok +0 +- +0 +2 +-$`, known.Out)
+	require.NotContains(t, known.Out, "demo")
+	require.Contains(t, known.Err, "--config")
+	db.Exec("UPDATE holdfast.tasks SET agent = 'demo' WHERE agent = 'other'")
 	require.Contains(t, remote("agents", "get", "demo").Out, "signature    verified\n")
 	require.NotContains(t, local("agents", "get", "demo").Out, "signature")
 

@@ -93,6 +93,7 @@ func TestSystem(t *testing.T) {
 	workers := op.get("/workers?agent=far&connected=true").list("workers")
 	require.Equal(t, []string{"connected"}, column(workers, "state"))
 	require.Empty(t, op.get("/workers?agent=demo").list("workers"))
+	require.NotContains(t, op.get("/agents/far").read(), "concurrency", "its workers have it")
 	// The list of webhooks that lag, and how many there are.
 	lags := hooked(t, r, "", "echo:x")
 	require.Equal(t, "1", fmt.Sprint(op.get("/webhooks/lags").read()["failing"]))

@@ -20,7 +20,7 @@ type agentView struct {
 	Name        string      `json:"name"`
 	Default     bool        `json:"default,omitempty"`
 	Kind        string      `json:"kind"`
-	Concurrency int         `json:"concurrency"`
+	Concurrency int         `json:"concurrency,omitzero"` // absent: that of its remote workers
 	MaxAttempts int         `json:"max_attempts"`
 	Away        *awayView   `json:"away,omitempty"`
 	Queue       *depthsView `json:"queue,omitempty"`

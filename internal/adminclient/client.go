@@ -163,7 +163,7 @@ type Agent struct {
 	Name        string     `json:"name"`
 	Default     bool       `json:"default,omitempty"`
 	Kind        string     `json:"kind"`
-	Concurrency int        `json:"concurrency"`
+	Concurrency int        `json:"concurrency,omitzero"` // 0: that of its remote workers
 	MaxAttempts int        `json:"max_attempts"`
 	Away        *Away      `json:"away,omitempty"`
 	Queue       *Depths    `json:"queue,omitempty"`   // nil: the operator sees one tenant only

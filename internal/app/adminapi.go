@@ -59,7 +59,7 @@ func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.
 	for i := range e.cfg.Agents {
 		a := &e.cfg.Agents[i]
 		agent := adminapi.Agent{
-			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
+			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts,
 			Schemes: a.Auth.Schemes, Scope: a.Auth.Scope,
 			Remote: a.Executor.Kind == config.ExecutorWorker,
 		}
@@ -104,7 +104,7 @@ type limitsView struct {
 
 type agentLimit struct {
 	Agent             string  `json:"agent"`
-	Concurrency       int     `json:"concurrency"`
+	Concurrency       int     `json:"concurrency,omitzero"` // absent: that of its remote workers
 	MaxAttempts       int     `json:"max_attempts"`
 	Queue             int     `json:"queue"`
 	LiveTasks         int     `json:"live_tasks"`
@@ -123,7 +123,7 @@ func limitsOf(cfg *config.Config) limitsView {
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		v.Agents = append(v.Agents, agentLimit{
-			Agent: a.Name, Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts, Queue: a.Limits.Queue, LiveTasks: a.Limits.LiveTasks,
+			Agent: a.Name, Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts, Queue: a.Limits.Queue, LiveTasks: a.Limits.LiveTasks,
 			PendingMessages: a.Limits.PendingMessages, RunSeconds: a.Limits.RunTimeout.Seconds(), InactivitySeconds: a.Limits.InactivityTimeout.Seconds(),
 		})
 	}

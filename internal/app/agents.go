@@ -26,7 +26,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
-	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
@@ -37,8 +36,8 @@ type agents struct {
 	names      []string
 	engine     []engine.Agent
 	calls      []calls.Agent
-	worker     []worker.Agent // without the worker role they have no executor
-	visited    map[string]runapi.Agent
+	worker     []worker.Agent           // without the worker role they have no executor
+	history    map[string]wire.History  // of run documents
 	leases     map[string]time.Duration // of the runs of remote workers, by agent
 	rpc        []rpc.Agent
 	operation  []dispatch.Agent
@@ -54,7 +53,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, m *telemetr
 		return nil, err
 	}
 	out := &agents{
-		fronts: fronts, cards: fronts.read(ctx, log), visited: map[string]runapi.Agent{}, leases: map[string]time.Duration{}, callbacks: map[string]callback.Agent{},
+		fronts: fronts, cards: fronts.read(ctx, log), history: map[string]wire.History{}, leases: map[string]time.Duration{}, callbacks: map[string]callback.Agent{},
 	}
 	var mistakes []error
 	for i := range cfg.Agents {
@@ -84,7 +83,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, m *telemetr
 		// A cancel is answered when the run has ended or the grace is over. Without hints, the worker learns of the
 		// cancel in its next round.
 		out.cancelWait = max(out.cancelWait, a.Limits.CancelGrace+cfg.Worker.LeaseTTL/3+2*time.Second)
-		out.visited[a.Name] = runapi.Agent{MaxEvent: int(a.Limits.MaxEvent), History: history(a)}
+		out.history[a.Name] = history(a)
 		var exec executor.Executor
 		remote := a.Executor.Kind == config.ExecutorWorker
 		if remote {
@@ -101,7 +100,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, m *telemetr
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
-			MaxState: int64(a.Limits.MaxState), ExtensionParams: extensionParams(face.extended),
+			MaxState: int64(a.Limits.MaxState), MaxEvent: int(a.Limits.MaxEvent), ExtensionParams: extensionParams(face.extended),
 			MaxCalls: a.Limits.Calls, MaxResults: int64(a.Limits.CallResults), Remote: remote,
 		})
 	}
@@ -174,6 +173,9 @@ func buildModel(cfg *config.Config, a *config.Agent, m *telemetry.Metrics, log *
 // worker knows: that drops the notice if it does not.
 func Tells(cfg *config.Config) func(agent string) bool {
 	told := map[string]bool{}
+	if len(cfg.Agents) == 0 { // a program that has no configuration; the worker of each agent knows
+		return func(string) bool { return true }
+	}
 	for i := range cfg.Agents {
 		e := &cfg.Agents[i].Executor
 		told[cfg.Agents[i].Name] = e.Kind == config.ExecutorGo || e.Kind == config.ExecutorA2A ||

@@ -30,7 +30,7 @@ func export(e *env, agents *agents, access *access, st *store.Store, keeper *wor
 	}
 	for _, a := range agents.worker {
 		p.Slots[a.Name] = 0
-		if e.cfg.HasRole(config.RoleWorker) {
+		if e.cfg.HasRole(config.RoleWorker) && !a.Remote {
 			p.Slots[a.Name] = a.Concurrency
 		}
 	}

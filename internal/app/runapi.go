@@ -23,7 +23,7 @@ func runAPI(e *env, p *ports, tokens *token.Tokens) func(task.ID, task.Fence) ex
 // newRunAPI makes the handler of the run API. pool has the agents.
 func newRunAPI(e *env, agents *agents, st *store.Store, pool *worker.Pool, tokens *token.Tokens) *runapi.API {
 	return runapi.New(runapi.Options{
-		Store: st, Pool: pool, Agents: agents.visited, Tokens: tokens, Memory: e.memory, Limits: bodyLimits(e.cfg), Log: e.log,
+		Store: st, Pool: pool, History: agents.history, Tokens: tokens, Memory: e.memory, Limits: bodyLimits(e.cfg), Log: e.log,
 		Answered: e.metrics.RunAPIAnswered,
 	})
 }

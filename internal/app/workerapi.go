@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -17,17 +16,13 @@ func newWorkerAPI(e *env, agents *agents, access *access, st *store.Store, pool 
 	if !e.cfg.HasRole(config.RoleAPI) {
 		return nil
 	}
-	history := map[string]wire.History{}
-	for name, a := range agents.visited {
-		history[name] = a.History
-	}
 	schemes := make([]string, 0, len(e.cfg.Auth.Schemes))
 	for i := range e.cfg.Auth.Schemes {
 		schemes = append(schemes, e.cfg.Auth.Schemes[i].Name)
 	}
 	limits, m := &e.cfg.Limits, e.metrics
 	api := workerapi.New(workerapi.Options{
-		Store: st, Pool: pool, Leases: agents.leases, History: history, Auth: access.workers, Schemes: schemes,
+		Store: st, Pool: pool, Leases: agents.leases, History: agents.history, Auth: access.workers, Schemes: schemes,
 		Memory: e.memory, Limits: bodyLimits(e.cfg), Poll: e.cfg.Worker.PollInterval, Replica: processName(), Log: e.log,
 		Forgiving: e.ready != nil,
 		Claims:    limit.NewPlaces(limits.MaxClaims, cmp.Or(limits.PerPrincipal.Claims, limits.MaxClaims)),

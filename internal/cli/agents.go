@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,8 +25,9 @@ func (c *command) agents() *cobra.Command {
 		Use:   "agents",
 		Short: "Show agents, their health and their queues",
 		Long: `Agents are those of the configuration. Health, queues and workers are the same for all
-replicas. On a database, give the servers' configuration with --config: an agent that it
-lacks shows without a kind, while it has tasks in the queue or is away.`,
+replicas. On a database, give the servers' configuration with --config. An agent that it
+lacks shows without a kind, while it has tasks in the queue or is away. Without --config
+those show that have tasks or workers.`,
 		Example: `  holdfast agents list
   holdfast agents get weather`,
 	}, false, c.agentsList(), c.agentsGet())
@@ -66,6 +68,9 @@ worker. holdfast workers list shows them.`,
 				}
 				rows = append(rows, row)
 			}
+			if slices.ContainsFunc(all, func(a adminclient.Agent) bool { return a.Kind == "" }) {
+				c.note("The configuration of the servers has the kinds: name it with --config, or a server with --server.")
+			}
 			return table(c.Out, rows)
 		})
 	}
@@ -100,7 +105,7 @@ whether clients can verify the signature of its card, and with -o json the card 
 
 func printAgent(p *printer, a *adminclient.AgentDetail) error {
 	p.field("agent", a.Name)
-	p.field("kind", a.Kind)
+	p.field("kind", dash(a.Kind))
 	if a.Default {
 		p.field("default", "yes")
 	}
@@ -109,8 +114,12 @@ func printAgent(p *printer, a *adminclient.AgentDetail) error {
 		p.field("error", a.Away.Error)
 		p.field("last try", stamp(a.Away.LastAt))
 	}
-	if a.Kind != "" {
-		p.field("concurrency", fmt.Sprintf("%d runs in each replica", a.Concurrency))
+	if a.MaxAttempts > 0 {
+		concurrency := "that of its workers"
+		if a.Concurrency > 0 {
+			concurrency = fmt.Sprintf("%d runs in each replica", a.Concurrency)
+		}
+		p.field("concurrency", concurrency)
 		p.field("attempts", fmt.Sprintf("%d for each message", a.MaxAttempts))
 	}
 	if q := a.Queue; q != nil {

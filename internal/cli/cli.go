@@ -219,6 +219,21 @@ func (c *command) configSource(flags map[string]string) config.Source {
 	return config.Source{File: c.configFile, Env: c.Env, Flags: flags, Programs: c.deps.Agents}
 }
 
+// loadForOperator reads the configuration of a verb that acts on a database. Without a configuration its agents are unknown: the demo
+// agent that load gives a server says nothing about this one.
+func (c *command) loadForOperator(flags map[string]string) (*config.Config, error) {
+	cfg, err := c.load(flags)
+	if err == nil && c.unconfigured() {
+		cfg.Agents = nil
+	}
+	return cfg, err
+}
+
+// unconfigured reports whether neither a file nor this program names agents.
+func (c *command) unconfigured() bool {
+	return c.configFile == "" && c.env("HOLDFAST_CONFIG") == "" && len(c.deps.Agents) == 0
+}
+
 // env returns a variable, or "" if it is not set.
 func (c *command) env(name string) string {
 	if c.Env == nil {

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
@@ -190,17 +191,37 @@ func (o *operator) Agents(ctx context.Context) ([]adminclient.Agent, error) {
 	for i := range o.cfg.Agents {
 		a := &o.cfg.Agents[i]
 		all = append(all, adminclient.Agent{
-			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
+			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts,
 			Queue: &adminclient.Depths{},
 		})
 	}
-	// Others are of another configuration: they have tasks in the queue, or are away.
+	// Others are of another configuration: they have tasks in the queue or a worker, or are away. Without a configuration, all that have
+	// a task.
 	of := func(name string) *adminclient.Agent {
 		i := slices.IndexFunc(all, func(a adminclient.Agent) bool { return a.Name == name })
 		if i < 0 {
 			i, all = len(all), append(all, adminclient.Agent{Name: name, Queue: &adminclient.Depths{}})
 		}
 		return &all[i]
+	}
+	if len(o.cfg.Agents) == 0 {
+		for _, read := range []func() ([]string, error){
+			func() ([]string, error) { return o.store.ParkedAgents(ctx) },
+			func() ([]string, error) { return o.store.EndedAgents(ctx, store.Everything) },
+			func() ([]string, error) {
+				dated := store.Everything
+				dated.Kept = false
+				return o.store.EndedAgents(ctx, dated)
+			},
+		} {
+			names, err := read()
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range names {
+				of(name)
+			}
+		}
 	}
 	outages, err := o.store.Outages(ctx)
 	if err != nil {
@@ -218,15 +239,25 @@ func (o *operator) Agents(ctx context.Context) ([]adminclient.Agent, error) {
 		q := of(d.Agent).Queue
 		q.Waiting, q.Running, q.Timers, q.Calls, q.OldestSeconds = d.Waiting, d.Running, d.Timers, d.Calls, d.Oldest.Seconds()
 	}
+	workers, err := o.store.RemoteWorkersOf(ctx, "", true, maxWorkers)
+	if err != nil {
+		return nil, err
+	}
+	for i := range workers {
+		for _, name := range workers[i].Agents {
+			if a := of(name); a.Kind == "" {
+				a.Kind = string(config.ExecutorWorker)
+			}
+		}
+	}
+	if len(o.cfg.Agents) == 0 {
+		slices.SortFunc(all, func(a, b adminclient.Agent) int { return strings.Compare(a.Name, b.Name) })
+	}
 	names := make([]string, len(all))
 	for i := range all {
 		names[i] = all[i].Name
 	}
 	parked, err := o.store.Parked(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	workers, err := o.store.RemoteWorkersOf(ctx, "", true, maxWorkers)
 	if err != nil {
 		return nil, err
 	}

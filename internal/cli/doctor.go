@@ -73,7 +73,7 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 			report(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: err.Error()})
 		default:
 			c.deps.Examine(cmd.Context(), doctor.Options{
-				Config: cfg, Sources: c.sources(asked, flags), Strangers: c.strangers(asked), Timeout: *timeout,
+				Config: cfg, Sources: c.sources(asked, flags), Strangers: c.strangers(asked), Timeout: *timeout, Unnamed: c.unconfigured(),
 			}, report)
 		}
 		return c.printDiagnosis(cmd.Context(), &r, p, *format)

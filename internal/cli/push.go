@@ -368,11 +368,17 @@ Without --agent, the verb shows the secrets of all agents.`,
 	agent := flags.String("agent", "", "agent of the tasks (default all)")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := c.load(configFlags(cmd.Flags()))
+		cfg, err := c.loadForOperator(configFlags(cmd.Flags()))
 		if err != nil {
 			return err
 		}
 		var agents []string
+		if len(cfg.Agents) == 0 {
+			if *agent == "" {
+				return usage("without the servers' configuration the agents are unknown; add --config, or --agent")
+			}
+			agents = append(agents, *agent)
+		}
 		for i := range cfg.Agents {
 			if name := cfg.Agents[i].Name; *agent == "" || *agent == name {
 				agents = append(agents, name)

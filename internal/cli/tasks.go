@@ -41,7 +41,7 @@ func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, Oper
 	if server != nil {
 		return do(ctx, server)
 	}
-	cfg, err := c.load(configFlags(cmd.Flags()))
+	cfg, err := c.loadForOperator(configFlags(cmd.Flags()))
 	if err != nil {
 		return err
 	}

@@ -68,13 +68,9 @@ func TestWebhooksOfOtherMachinesAreRestricted(t *testing.T) {
 	t.Parallel()
 	const open = "auth: {none: true}\n"
 	for content, want := range map[string]bool{
-		"":                                       false,
-		"listen: '[::1]:0'":                      false,
-		"listen: ':0'":                           true,
-		"grpc_listen: ':0'":                      true,
-		"listen: ':0'\nroles: [worker, push]":    false,
-		"public_url: http://localhost:8080":      false,
-		"public_url: https://agents.example.com": true,
+		"": false, "listen: '[::1]:0'": false, "listen: ':0'": true, "grpc_listen: ':0'": true,
+		"listen: ':0'\nroles: [worker, push]": false, "public_url: http://localhost:8080": false,
+		"public_url: https://agents.example.com":                true,
 		"public_url: https://agents.example.com\nroles: [push]": true,
 	} {
 		c := loaded(t, open+content)

@@ -597,6 +597,14 @@ func (c *Config) HasRole(r Role) bool {
 	return false
 }
 
+// Slots is how many runs of the agent one replica does at once; 0 if other processes do them.
+func (a *Agent) Slots() int {
+	if a.Executor.Kind == ExecutorWorker {
+		return 0
+	}
+	return a.Limits.Concurrency
+}
+
 // DefaultAgent returns the agent at the root.
 func (c *Config) DefaultAgent() *Agent {
 	for i := range c.Agents {

@@ -20,6 +20,9 @@ const window = 1 << 20
 // uploadTimeout is how long an upload may take. A slow server has enough of it; a connection that died silently has not.
 const uploadTimeout = 2 * time.Minute
 
+// repeated is how many failures of an upload in a row are one line of the log.
+const repeated = 10
+
 var errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait, calls or a reply")
 
 // errRefused says that the server has refused an event.
@@ -40,9 +43,9 @@ type emitter struct {
 	size    int           // of the queue
 	posting bool          // a goroutine posts
 	settled bool          // an event that ends the run is queued or stored
+	end     *wire.Event   // that event, or nil
 	ended   bool          // the server has said that the run is over
 	closed  bool          // no more events of the agent, or none at all
-	replied bool          // that event is a reply
 	err     error         // an event was refused; sticky
 }
 
@@ -60,10 +63,13 @@ func (e *emitter) emit(ctx context.Context, ev *wire.Event) error {
 	if err != nil {
 		return err
 	}
-	return e.put(ctx, append(line, '\n'), ev.Ends(), ev.Action == wire.Reply)
+	if most := e.r.doc.Run.Limits.Event; most > 0 && len(line) > most {
+		return fmt.Errorf("the event has %d bytes; the limit is %d (limits.max_event)", len(line), most)
+	}
+	return e.put(ctx, append(line, '\n'), ev)
 }
 
-func (e *emitter) put(ctx context.Context, line []byte, ends, reply bool) error {
+func (e *emitter) put(ctx context.Context, line []byte, ev *wire.Event) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -82,7 +88,7 @@ func (e *emitter) put(ctx context.Context, line []byte, ends, reply bool) error 
 		case e.settled, e.closed:
 			e.mu.Unlock()
 			return errSettled
-		case reply && (e.first > 0 || len(e.queue) > 0):
+		case ev.Action == wire.Reply && (e.first > 0 || len(e.queue) > 0):
 			e.mu.Unlock()
 			return executor.ErrReply
 		}
@@ -96,7 +102,9 @@ func (e *emitter) put(ctx context.Context, line []byte, ends, reply bool) error 
 			continue
 		}
 		e.queue, e.size = append(e.queue, line), e.size+len(line)
-		e.settled, e.replied = ends, reply
+		if e.settled, e.end = ev.Ends(), nil; e.settled {
+			e.end = ev
+		}
 		if !e.posting {
 			e.posting = true
 			e.r.w.background.Go(e.post)
@@ -131,6 +139,27 @@ func (e *emitter) flush(ctx context.Context) error {
 	}
 }
 
+// outcome returns the result of the run by its last event, as the server's log says it; "" without one.
+func (e *emitter) outcome() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case !e.settled:
+		return ""
+	case e.end.Action == wire.Status && e.end.State.Parked():
+		return "parked"
+	case e.end.Action == wire.Status:
+		return e.end.State.String()
+	case e.end.Action == wire.Retry:
+		return "retried"
+	case e.end.Action == wire.Wait:
+		return task.RunWaits
+	case e.end.Action == wire.Call:
+		return task.RunCalls
+	}
+	return task.StateCompleted.String()
+}
+
 // hasSettled reports whether an event has ended the run.
 func (e *emitter) hasSettled() bool {
 	e.mu.Lock()
@@ -148,6 +177,7 @@ func (e *emitter) reopen() {
 // post posts until nothing is queued, an event is refused, or the run is over.
 func (e *emitter) post() {
 	var pause backoff
+	failures := 0
 	for {
 		from, body := e.batch()
 		if body == nil {
@@ -163,8 +193,11 @@ func (e *emitter) post() {
 			return
 		case advanced:
 			pause.reset()
+			failures = 0
 		default:
-			e.r.log.Debug("an upload of events failed; it is repeated", "error", err)
+			if failures++; failures%repeated == 1 {
+				e.r.log.Warn("upload failed, will retry", "error", err, "ordinal", from, "bytes", len(body), "failures", failures)
+			}
 			pause.wait(e.r.life, err)
 		}
 	}
@@ -259,7 +292,7 @@ func (e *emitter) answer(from int64, t taken, err error) (on, advanced bool) {
 	}
 	e.err = errRefused{p}
 	e.settled = false
-	if e.replied && p.Status == http.StatusUnprocessableEntity {
+	if e.end != nil && e.end.Action == wire.Reply && p.Status == http.StatusUnprocessableEntity {
 		e.err = executor.ErrReply // Reply returns it, and the run goes on
 		return false, false
 	}

@@ -161,6 +161,9 @@ func (m *Memory) SetState(ctx context.Context, of executor.Scope, value json.Raw
 	if len(value) == 0 {
 		value = json.RawMessage("null")
 	}
+	if size, most := int64(len(compact(value))), m.r.doc.Run.Limits.State; most > 0 && size > most {
+		return 0, &executor.Failure{Msg: fmt.Sprintf("The agent's state for the %s has %d bytes; the limit is %d (limits.max_state).", of, size, most)}
+	}
 	err := m.ask(ctx, &exchange{method: http.MethodPut, path: "/state/" + of.String(), header: header, body: value, into: &out})
 	switch code, _ := status(err); code {
 	case http.StatusPreconditionFailed:

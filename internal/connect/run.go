@@ -74,6 +74,9 @@ func (p *panicked) Error() string { return fmt.Sprintf("the agent panicked: %v",
 func (r *run) work() {
 	defer r.interrupt(nil)
 	defer r.end()
+	r.log.Info("run began", "turn", r.doc.Run.Turn, "try", r.doc.Run.Try, "attempt", int(r.doc.Run.Attempt))
+	began := time.Now()
+	defer func() { r.log.Info("run ended", "outcome", r.outcome(), "took", time.Since(began)) }()
 	ended := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -152,13 +155,34 @@ func (r *run) finish(err error) error {
 		err = flushed
 	}
 	r.out.reopen()
-	if err != nil {
-		r.log.Warn("the agent failed", "error", err)
+	end := ending(err)
+	switch {
+	case end.Action == wire.Retry:
+		r.log.Info("the agent asks for a retry", "reason", end.Reason)
+	case err != nil:
+		r.log.Error("the agent failed", "error", err)
 	}
-	if posted := r.out.emit(context.WithoutCancel(r.ctx), ending(err)); posted != nil {
+	if posted := r.out.emit(context.WithoutCancel(r.ctx), end); posted != nil {
 		return posted
 	}
 	return r.out.flush(r.life)
+}
+
+// outcome returns the result of the run, as the server's log says it.
+func (r *run) outcome() string {
+	cause := context.Cause(r.ctx)
+	lost := errors.Is(cause, executor.ErrLeaseLost) || errors.Is(cause, errOutOfStep)
+	switch outcome := r.out.outcome(); {
+	case outcome != "" && !lost:
+		return outcome
+	case lost:
+		return "lost"
+	case errors.Is(cause, executor.ErrCanceled):
+		return "canceled"
+	case errors.Is(cause, ErrOver):
+		return "over"
+	}
+	return "returned"
 }
 
 // maxReason bounds what operators read about a retry.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -123,6 +124,7 @@ func Run(ctx, hurry context.Context, o Options) error {
 	}()
 	beaten := make(chan struct{})
 	go func() { defer close(beaten); w.beat(beats) }()
+	w.log.Info("the worker starts", "agents", slices.Sorted(maps.Keys(o.Agents)), "url", w.address(), "worker", w.identity.ID)
 	err := w.claim()
 	w.drain()
 	if err == nil {
@@ -134,6 +136,7 @@ func Run(ctx, hurry context.Context, o Options) error {
 	w.background.Wait()
 	w.part(base)
 	w.client.http.Load().CloseIdleConnections()
+	w.log.Info("the worker has stopped")
 	return err
 }
 
@@ -167,6 +170,7 @@ func (w *Worker) end(ctx context.Context, abandon, last context.CancelFunc) {
 		case <-done:
 			return
 		case <-stopped: // the server has retired the worker before
+			w.log.Info("the worker drains", "runs", len(w.all()), "timeout", w.o.Drain)
 			stopped, timeout = nil, time.After(w.o.Drain)
 		case <-timeout:
 			waiting = false
@@ -174,6 +178,7 @@ func (w *Worker) end(ctx context.Context, abandon, last context.CancelFunc) {
 			waiting = false
 		}
 	}
+	w.log.Info("the worker releases its runs", "runs", len(w.all()))
 	for _, r := range w.all() {
 		r.stop(executor.ErrShutdown, nil)
 	}
@@ -261,12 +266,12 @@ func (w *Worker) claim() error {
 		case w.draining.Err() != nil && err != nil:
 			return nil //nolint:nilerr // the end of the worker has cut the claim
 		case err != nil:
-			w.log.Warn("could not claim runs; trying again", "url", w.address(), "error", err)
+			w.log.Warn("cannot claim runs, will retry", "url", w.address(), "error", err)
 			connected = false
 			pause.wait(w.draining, err)
 			continue
 		case !connected:
-			w.log.Info("connected", "url", w.address(), "worker", w.identity.ID)
+			w.log.Info("the worker is connected", "url", w.address(), "worker", w.identity.ID)
 			connected = true
 		}
 		pause.reset()
@@ -430,7 +435,7 @@ func (w *Worker) retire() bool {
 	w.retired = true
 	w.mu.Unlock()
 	if !already {
-		w.log.Info("the server retires this worker; it finishes its runs")
+		w.log.Info("the worker is retired", "runs", len(w.all()))
 	}
 	w.drain()
 	return !already
@@ -479,7 +484,7 @@ func (w *Worker) beat(ctx context.Context) {
 		case errors.Is(err, errMissed): // a run that it does not name would learn of its cancel too late
 			continue
 		case err != nil:
-			w.log.Warn("a heartbeat failed; trying again", "error", err)
+			w.log.Warn("heartbeat failed, will retry", "error", err)
 			pause.waitAtMost(ctx, err, q.lease/6)
 			continue
 		}

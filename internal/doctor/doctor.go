@@ -39,6 +39,7 @@ type Options struct {
 	Sources string
 	// Strangers are variables that look like ours but that nothing reads.
 	Strangers []string
+	Unnamed   bool          // no configuration names the agents of the server
 	Timeout   time.Duration // of each check; default 5 s
 
 	within  func(check string) time.Duration // replaces Timeout for a check, if it is set

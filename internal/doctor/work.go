@@ -160,7 +160,7 @@ func (d *database) queue(ctx context.Context) ([]Finding, error) {
 			detail += ", the oldest due for " + seconds(q.oldestSeconds)
 		}
 		switch {
-		case q.waits+q.timers+q.calls > 0 && !known[q.agent]:
+		case q.waits+q.timers+q.calls > 0 && !known[q.agent] && !d.Unnamed:
 			found = append(found, warns("%s; this configuration has no such agent", detail).
 				advise("configure the agent, or run holdfast tasks cancel; if no replica has the agent, the tasks wait forever")...)
 		case q.oldestSeconds > longWait.Seconds():

@@ -67,6 +67,7 @@ type Run struct {
 	OnBegin   func() // see Began; may be nil
 	Key       string // the IdempotencyKey that a server has given to this process; "" in the server itself
 
+	Limits Limits
 	API    *API // where the agent can act for this run from elsewhere; nil: nowhere
 	Memory Memory
 	Buffer Buffer // of the event that the executor is reading from its agent; nil: without a bound
@@ -87,6 +88,12 @@ type API struct {
 	// Ended is closed when a call of the run API has ended the run. The executor then has a moment to return; its result
 	// changes nothing.
 	Ended <-chan struct{}
+}
+
+// Limits are those that the agent of a run should know before it sends something. 0: the agent need not know.
+type Limits struct {
+	Event int   // bytes of an event as JSON
+	State int64 // bytes of the state of a task or context
 }
 
 // Hold blocks until the process has memory for n bytes of the event that the executor is reading. Time in it does not

@@ -24,11 +24,7 @@ func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
-		"":                    0,
-		"soon":                0,
-		"-1":                  0,
-		"1.5":                 0,
-		"0":                   0,
+		"": 0, "soon": 0, "-1": 0, "1.5": 0, "0": 0,
 		"120":                 2 * time.Minute,
 		"86400":               time.Hour,
 		"4294967295":          time.Hour,

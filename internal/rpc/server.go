@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/notify"
 	"github.com/holdfast-a2a/holdfast/internal/proxies"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
@@ -206,7 +207,7 @@ func New(o Options) *Server {
 		e.SchemeExtractor = echo.LegacySchemeExtractor() // Proxies.Handler removes the headers of others
 	}
 	s.http = &http.Server{
-		Handler: o.Proxies.Handler(o.Tracer.Handler(s.secured(s.bounded(e)))), ConnContext: connected, ConnState: follow, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
+		Handler: body.ReadOn(o.Proxies.Handler(o.Tracer.Handler(s.secured(s.bounded(e))))), ConnContext: connected, ConnState: follow, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
 		Protocols: protocols(), HTTP2: http2Limits(o.HeaderTimeout),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: o.TLS,
 	}

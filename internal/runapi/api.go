@@ -49,21 +49,15 @@ type Store interface {
 	Sibling(ctx context.Context, of *task.Task, publicID string) (*task.Task, error)
 }
 
-// Agent is what the run API knows of an agent besides its limits for runs.
-type Agent struct {
-	MaxEvent int          // bytes of a posted event
-	History  wire.History // of its run document
-}
-
 // Options configures the run API.
 type Options struct {
-	Store  Store
-	Pool   *worker.Pool // whose agents may post; it need not run them
-	Agents map[string]Agent
-	Tokens *token.Tokens // of runs, by when they were claimed
-	Memory *memory.Budgets
-	Limits body.Limits // of bodies that are one document, and the time to send a body or to read an answer
-	Log    *slog.Logger
+	Store   Store
+	Pool    *worker.Pool            // whose agents may post; it need not run them
+	History map[string]wire.History // of run documents, by agent
+	Tokens  *token.Tokens           // of runs, by when they were claimed
+	Memory  *memory.Budgets
+	Limits  body.Limits // of bodies that are one document, and the time to send a body or to read an answer
+	Log     *slog.Logger
 	// Answered, if not nil, is called after each request to a known path. outcome is ok, or the reason of the problem.
 	Answered func(operation, outcome string, took time.Duration)
 }
@@ -226,7 +220,7 @@ func (a *API) run(x *exchange) error {
 	if err := x.parameters(); err != nil {
 		return err
 	}
-	raw, err := wire.EncodeRun(x.ctx, x.Run, a.o.Agents[x.Run.Agent].History)
+	raw, err := wire.EncodeRun(x.ctx, x.Run, a.o.History[x.Run.Agent])
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	self := store.NewID()
 	require.NoError(t, w.store.Register(t.Context(), store.Process{ID: self, Name: "test"}, time.Hour))
 
-	a.Name, a.CancelGrace, a.Concurrency, a.MaxAttempts = "a", time.Hour, 10, cmp.Or(a.MaxAttempts, 5)
+	a.Name, a.CancelGrace, a.Concurrency, a.MaxAttempts, a.MaxEvent = "a", time.Hour, 10, cmp.Or(a.MaxAttempts, 5), 1<<20
 	a.Executor = executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		result := make(chan error, 1)
 		w.runs <- ran{runapitest.Client{URL: run.API.URL, Token: run.API.Token}, run, out, ctx, result}
@@ -111,8 +111,8 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	options.Store = elsewhere
 	api := runapi.New(runapi.Options{
 		Store: elsewhere, Pool: worker.New(options), Tokens: tokens, Memory: memory.New(64 << 20),
-		Agents: map[string]runapi.Agent{"a": {MaxEvent: 1 << 20, History: wire.History{Of: executor.OfTask}}},
-		Limits: body.Limits{Size: 2 << 20}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		History: map[string]wire.History{"a": {Of: executor.OfTask}},
+		Limits:  body.Limits{Size: 2 << 20}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	server := httptest.NewServer(api)
 	w.api, w.stop = server.URL+runapi.Path, api.Stop
@@ -422,6 +422,7 @@ func TestReads(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	_, r := begun(t, worker.Agent{MaxState: 200})
+	require.Contains(t, string(r.Do(t, "GET", "", "").Body), `"limits":{"event":1048576,"state":200}`)
 	for _, scope := range []string{"task", "context"} {
 		path := "/state/" + scope
 		require.Equal(t, 404, r.Do(t, "GET", path, "").Status)

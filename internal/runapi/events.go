@@ -1,6 +1,7 @@
 package runapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ type upload struct {
 // receive plays the events of an upload as they arrive.
 func (a *API) receive(u *upload) error {
 	media, _, _ := mime.ParseMediaType(u.Request().Header.Get("Content-Type"))
-	most := a.o.Agents[u.Run.Agent].MaxEvent
+	most := cmp.Or(u.Agent().MaxEvent, wire.DefaultMaxEvent)
 	switch media {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl":
 		in := &patient{in: u.Request().Body, connection: http.NewResponseController(u.Response()), timeout: a.o.Limits.Timeout, stopped: a.stopped}

@@ -51,7 +51,7 @@ func (x *exchange) number(name string, least, most, fallback int64) (int64, erro
 
 // bounds reads the bounds of a part of a conversation.
 func (a *API) bounds(x *exchange) (b executor.Bounds, err error) {
-	h := a.o.Agents[x.Run.Agent].History
+	h := a.o.History[x.Run.Agent]
 	count, err := x.number("count", 1, maxEntries, int64(cmp.Or(h.Count, wire.DefaultHistory)))
 	if err != nil {
 		return b, err

@@ -32,7 +32,7 @@ func RegisterProcess(reg prometheus.Registerer, p Process) {
 	}, []string{"version", "commit", "go", "schema"})).WithLabelValues(p.Version, p.Commit, runtime.Version(), strconv.FormatInt(p.Schema, 10)).Set(1)
 	slots := register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "holdfast_runs_limit",
-		Help: "Runs that this replica does at a time, of an agent (its `limits.concurrency`); 0 without the role `worker`.",
+		Help: "Runs that this replica does at a time, of an agent (its `limits.concurrency`); 0 without the role `worker`, and for agents with workers elsewhere.",
 	}, []string{"agent"}))
 	for agent, n := range p.Slots {
 		slots.WithLabelValues(agent).Set(float64(n))

@@ -71,6 +71,7 @@ type Agent struct {
 	MaxCalls          int                        // maximum calls of one event; 0: executor.DefaultCalls
 	MaxResults        int64                      // maximum bytes of the results of calls; 0: DefaultResults
 	MaxState          int64                      // maximum bytes of the state of a task or context; 0: no limit
+	MaxEvent          int                        // maximum bytes of an event that comes as JSON; 0: wire.DefaultMaxEvent
 	ExtensionParams   map[string]json.RawMessage // of the extensions on the agent's card that have parameters, by URI
 	DirectReplies     bool                       // may answer with a bare Message: working is not reported before the first emission
 	Remote            bool                       // remote workers run it: the pool claims only what has waited too long for one (Expire)

@@ -123,7 +123,7 @@ func newWorld(t *testing.T, o options) *world {
 		var agents []worker.Agent
 		for _, name := range []string{"a", "b"} {
 			a := o.agent
-			a.Name, a.Remote = name, true
+			a.Name, a.Remote, a.MaxEvent = name, true, 1<<20
 			a.CancelGrace, a.MaxAttempts = cmp.Or(a.CancelGrace, time.Hour), cmp.Or(a.MaxAttempts, 5)
 			agents = append(agents, a)
 		}
@@ -137,7 +137,6 @@ func newWorld(t *testing.T, o options) *world {
 		log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 		runs := runapi.New(runapi.Options{
 			Store: s, Pool: r.pool, Tokens: tokens, Memory: budgets, Limits: body.Limits{Size: 2 << 20}, Log: log,
-			Agents: map[string]runapi.Agent{"a": {MaxEvent: 1 << 20}, "b": {MaxEvent: 1 << 20}},
 		})
 		var schemes []string
 		if o.scheme != "" {

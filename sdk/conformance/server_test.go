@@ -176,7 +176,7 @@ func (s *server) queue(text string, more ...map[string]any) *run {
 		"task":    map[string]any{"id": r.task, "key": "key of " + r.task, "contextId": "context", "contextKey": "key of the context", "agent": agentName, "owner": "ada", "future": 1},
 		"message": map[string]any{"messageId": fmt.Sprintf("m-%d", n), "role": "user", "parts": []any{map[string]any{"text": text}}},
 		"turn":    1, "try": 1, "attempt": 1, "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-		"runApi": map[string]any{"url": "http://" + s.addr + "/run/v1", "token": r.token},
+		"runApi": map[string]any{"url": "http://" + s.addr + "/run/v1", "token": r.token}, "limits": map[string]any{"event": 16 << 20, "state": 256 << 10, "future": 1},
 	}
 	for _, m := range more {
 		for name, value := range m {

@@ -448,6 +448,12 @@ func refusedEvents(t *testing.T) {
 		require.Len(t, r.events, c.ordinal+1, c.text)
 		b.end()
 	}
+	b := begin(t, 1)
+	r := b.add("stream 1 9000", map[string]any{"limits": map[string]any{"event": 9000}})
+	b.over(r)
+	require.True(t, strings.HasPrefix(b.outcome(r).End, "failed"))
+	require.Len(t, r.events, 1, "the SDK refuses it, and not the server")
+	b.end()
 }
 
 // busy refuses the first requests of each kind.

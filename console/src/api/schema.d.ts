@@ -2768,6 +2768,7 @@ export interface components {
             name: string;
             default?: boolean;
             kind: string;
+            /** @description runs at once on one replica; absent for an agent with workers elsewhere */
             concurrency?: number;
             max_attempts?: number;
             away?: components["schemas"]["away"];
@@ -2780,6 +2781,7 @@ export interface components {
             name: string;
             default?: boolean;
             kind: string;
+            /** @description runs at once on one replica; absent for an agent with workers elsewhere */
             concurrency?: number;
             max_attempts?: number;
             away?: components["schemas"]["away"];
@@ -3060,6 +3062,7 @@ export interface components {
         };
         agentLimits: {
             agent: string;
+            /** @description runs at once on one replica; absent for an agent with workers elsewhere */
             concurrency?: number;
             max_attempts?: number;
             queue?: number;

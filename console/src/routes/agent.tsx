@@ -137,7 +137,7 @@ function Overview({ agent, window }: { agent: AgentDetail; window: Window }) {
       {
         name: "Running",
         value: count(q.running),
-        note: agent.concurrency ? `${agent.concurrency} at a time per replica` : "no limit",
+        note: agent.concurrency ? `${agent.concurrency} at a time per replica` : "as many as its workers take",
       },
       { name: "Parked", value: count(q.parked ?? 0), note: "wait for their client" },
       { name: "Timers and calls", value: count((q.timers ?? 0) + (q.calls ?? 0)), note: "go on by themselves" },

@@ -348,7 +348,8 @@ function LimitsOf() {
             {
               name: "Running / concurrency",
               end: true,
-              cell: (a) => `${count(use.get(a.agent)?.running ?? 0)} / ${a.concurrency ? count(a.concurrency) : "no limit"}`,
+              cell: (a) =>
+                `${count(use.get(a.agent)?.running ?? 0)} / ${a.concurrency ? count(a.concurrency) : "its workers'"}`,
             },
             { name: "Live tasks of a caller", end: true, cell: (a) => limitless(a.live_tasks ?? 0) },
             { name: "Pending messages", end: true, cell: (a) => limitless(a.pending_messages ?? 0) },

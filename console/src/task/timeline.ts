@@ -75,7 +75,7 @@ export const outcomes: Record<string, { text: string; tone: "good" | "bad" | "wa
   waits: { text: "waits for a time", tone: "neutral" },
   calls: { text: "waits for its calls", tone: "neutral" },
   retry: { text: "failed, a retry follows", tone: "bad" },
-  lost: { text: "its process died", tone: "bad" },
+  lost: { text: "lost its process", tone: "bad" },
   returned: { text: "was handed back by its process", tone: "warn" },
   away: { text: "found its agent away", tone: "warn" },
 };

@@ -2,6 +2,7 @@ from holdfast_agent import testing
 from trip import agent
 
 
+@testing.sync
 async def test_a_trip():
     task = testing.Task(agent)
     turn = await task.send("Book me a trip")

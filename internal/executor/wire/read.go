@@ -47,7 +47,7 @@ func DecodeRun(raw []byte) (*Document, error) {
 		Keys:    executor.Keys{Task: in.Task.Key, Context: in.Task.ContextKey},
 		Message: &task.Message{Role: task.RoleUser}, Metadata: json.RawMessage(in.Metadata), TurnMetadata: json.RawMessage(in.TurnMetadata),
 		AcceptedOutputModes: in.AcceptedOutputModes, Extensions: in.Extensions, ExtensionParams: in.ExtensionParams, Scopes: in.Scopes,
-		Traceparent: in.Traceparent, Deadline: in.Deadline, Attempt: task.Attempt(in.Attempt), Try: in.Try, Turn: in.Turn,
+		Traceparent: in.Traceparent, Deadline: in.Deadline, Attempt: task.Attempt(in.Attempt), Try: in.Try, Turn: in.Turn, Limits: executor.Limits(in.Limits),
 	}
 	out := &Document{Run: run, Checkpoint: json.RawMessage(in.Checkpoint)}
 	var err error

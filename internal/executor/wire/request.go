@@ -54,6 +54,12 @@ type runDocument struct {
 	Deadline            time.Time                  `json:"deadline,omitzero"`
 	References          []referenceDocument        `json:"references,omitempty"`
 	RunAPI              *apiDocument               `json:"runApi,omitempty"`
+	Limits              limitsDocument             `json:"limits,omitzero"`
+}
+
+type limitsDocument struct {
+	Event int   `json:"event,omitzero"`
+	State int64 `json:"state,omitzero"`
 }
 
 // apiDocument says where and with which token the agent can act for the run from elsewhere.
@@ -147,6 +153,7 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 	if run.API != nil {
 		doc.RunAPI = &apiDocument{run.API.URL, run.API.Token}
 	}
+	doc.Limits = limitsDocument(run.Limits)
 	if run.Turn > 1 {
 		doc.TurnMetadata = jsontext.Value(run.TurnMetadata)
 	}

@@ -106,6 +106,7 @@ func TestRunDocumentHasFactsOfRequest(t *testing.T) {
 	run.Turn, run.Attempt = 2, 2
 	run.Metadata, run.TurnMetadata = json.RawMessage(`{"of":"the task"}`), json.RawMessage(`{"n":1.0}`)
 	run.AcceptedOutputModes, run.Extensions, run.Scopes = []string{"text/html"}, []string{"https://x.example"}, []string{"read"}
+	run.Limits = executor.Limits{Event: 1 << 20, State: 1 << 10}
 	run.ExtensionParams = map[string]json.RawMessage{"https://x.example": json.RawMessage(`{"unit":"km"}`)}
 	run.Traceparent, run.Deadline = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	run.Message.References = []string{"task-0"}
@@ -115,7 +116,7 @@ func TestRunDocumentHasFactsOfRequest(t *testing.T) {
 	raw := document(t, run, History{})
 	require.Contains(t, raw, `"turnMetadata":{"n":1.0},"acceptedOutputModes":["text/html"],"extensions":["https://x.example"],"extensionParams":{"https://x.example":{"unit":"km"}},"scopes":["read"],`+
 		`"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","deadline":"2026-03-01T12:00:00Z",`+
-		`"references":[{"id":"task-0","contextId":"c","state":"completed","history":[{"role":"agent","parts":[{"text":"a plan"}],"artifactId":"plan"}]}]`)
+		`"references":[{"id":"task-0","contextId":"c","state":"completed","history":[{"role":"agent","parts":[{"text":"a plan"}],"artifactId":"plan"}]}],"limits":{"event":1048576,"state":1024}`)
 }
 
 func TestRunDocumentHasStates(t *testing.T) {

@@ -111,21 +111,12 @@ func (z *zone) next(host string, kind dnsmessage.Type) (records []string, known 
 func names() map[string][][]string {
 	answers := map[string][][]string{}
 	for host, records := range map[string]string{
-		"public.example":    "93.184.216.34",
-		"both.example":      "93.184.216.34 2606:2800:21f:cb07:6820:80da:af6b:8b2c",
-		"under_score.test":  "93.184.216.34",
-		"xn--bcher-kva.com": "93.184.216.34",
-		"loopback.example":  "127.0.0.1",
-		"loopback6.example": "::1",
-		"ten.example":       "10.1.2.3",
-		"metadata.example":  "169.254.169.254",
-		"ula.example":       "fd00:ec2::254",
-		"mixed.example":     "93.184.216.34 10.0.0.1",
-		"mapped.example":    "::ffff:127.0.0.1",
-		"sixtofour.example": "2002:7f00:1::",
-		"zero.example":      "0.0.0.0",
-		"empty.example":     "",
-		"127.0.0.1.example": "127.0.0.1",
+		"public.example":   "93.184.216.34",
+		"both.example":     "93.184.216.34 2606:2800:21f:cb07:6820:80da:af6b:8b2c",
+		"under_score.test": "93.184.216.34", "xn--bcher-kva.com": "93.184.216.34", "loopback.example": "127.0.0.1",
+		"loopback6.example": "::1", "ten.example": "10.1.2.3", "metadata.example": "169.254.169.254", "ula.example": "fd00:ec2::254",
+		"mixed.example": "93.184.216.34 10.0.0.1", "mapped.example": "::ffff:127.0.0.1", "sixtofour.example": "2002:7f00:1::",
+		"zero.example": "0.0.0.0", "empty.example": "", "127.0.0.1.example": "127.0.0.1",
 	} {
 		answers[host] = [][]string{strings.Fields(records)}
 	}

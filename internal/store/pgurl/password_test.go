@@ -74,14 +74,9 @@ func TestPasswordThatCannotBeRead(t *testing.T) {
 func TestURLWithAPassword(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		"postgres://app@db/x":                 false,
-		"postgres://app:secret@db/x":          true,
-		"postgres://app@db/x?password=secret": true,
-		"postgres://app@db/x?passfile=/p":     false,
-		"host=db user=app":                    false,
-		"host=db password=secret":             true,
-		"password = secret host=db":           true,
-		"host=db passwordless=1":              false,
+		"postgres://app@db/x": false, "postgres://app:secret@db/x": true, "postgres://app@db/x?password=secret": true,
+		"postgres://app@db/x?passfile=/p": false, "host=db user=app": false, "host=db password=secret": true,
+		"password = secret host=db": true, "host=db passwordless=1": false,
 	} {
 		require.Equal(t, want, pgurl.HasPassword(text), text)
 	}

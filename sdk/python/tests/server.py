@@ -316,6 +316,7 @@ def document_of(text: str | None, agent: str = "hello", **members: Any) -> RunOf
         "attempt": 1,
         "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         "runApi": {"url": "http://unused.invalid/run/v1", "token": token},
+        "limits": {"event": 16 << 20, "state": 256 << 10},
         "future": {"member": 12345678901234567890},
     }
     if text is not None:

@@ -30,7 +30,7 @@ async def test_hello() -> None:
 
 
 def test_the_test_of_the_page_passes() -> None:
-    options = ["-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "-c", "/dev/null", "--rootdir", "."]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-c", "/dev/null", "--rootdir", "."]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "test_trip.py"],
         cwd=ROOT / "examples/python/worker",

@@ -29,7 +29,8 @@ async def test_text_and_artifacts() -> None:
     turn = await testing.run(agent, "hi")
     assert turn.state == "completed"
     assert [m.text for m in turn.progress] == ["Half way."]
-    assert [(a.name, a.text) for a in turn.artifacts] == [("text", "ab"), ("other", "c"), ("files", "more"), ("link", "")]
+    assert [(a.name, a.text) for a in turn.artifacts] == [(None, "ab"), ("other", "c"), ("files", "more"), ("link", "")]
+    assert [a.id for a in turn.artifacts] == ["text-1", "other-1", "f-1", "artifact-1-1"]
     assert turn.artifacts[2].parts[0].data == {"n": 12345678901234567890}
     assert turn.artifacts[2].parts[1].raw == b"\x00\xff"
     assert turn.events[0] == {"type": "status", "message": "Half way.", "metadata": {"percent": 50}}

@@ -10,11 +10,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import holdfast_agent as hf
 from conftest import Start
 from holdfast_agent import Agent, Run, SyncRun
+from holdfast_agent._link import Backoff
+from holdfast_agent._logs import RunLogger
+from holdfast_agent._outbox import Outbox
 from holdfast_agent._pulse import Pulse
 from server import LIMIT, Answer, Cut, Request, RunOf, Server, document_of
 
@@ -591,6 +595,7 @@ async def test_credential_file_is_read_for_each_request(server: Server, start: S
 
 
 async def test_errors_end_the_run(server: Server, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     agent = Agent("hello")
 
     @agent.run
@@ -620,10 +625,35 @@ async def test_errors_end_the_run(server: Server, start: Start, caplog: pytest.L
         "crash": {"type": "fail", "message": "The agent failed."},
         "exit": {"type": "fail", "message": "The agent failed."},
     }
+    while caplog.text.count("run ended") < 5:
+        await asyncio.sleep(0)
+    logged = [(r.levelname, r.getMessage(), r.__dict__.get("outcome")) for r in caplog.records if r.__dict__.get("run")]
+    assert logged.count(("INFO", "run began", None)) == 5
+    assert logged.count(("ERROR", "the agent failed", None)) == 3
+    assert logged.count(("INFO", "the agent asks for a retry", None)) == 1
+    ended = [(level, outcome) for level, text, outcome in logged if text == "run ended"]
+    assert sorted(ended) == [("INFO", o) for o in ("failed", "failed", "failed", "rejected", "retried")]
     record = next(r for r in caplog.records if r.exc_info and "secret 42" in str(r.exc_info[1]))
     assert record.__dict__["task_id"] == runs["crash"].document["task"]["id"]
     assert record.__dict__["run"] == runs["crash"].id
     assert record.__dict__["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+async def test_httpx_logs_only_the_requests_of_the_program(server: Server, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        await run.flush()
+        async with httpx.AsyncClient() as client:
+            await client.get(server.url + "/mine")
+
+    start(agent)
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert {r.name.partition(".")[0] for r in caplog.records} >= {"httpx", "httpcore"}
+    assert all("/mine" in r.getMessage() for r in caplog.records if r.name == "httpx")
 
 
 async def test_a_refused_event_fails_the_run(server: Server, start: Start) -> None:
@@ -651,6 +681,43 @@ async def test_the_agent_learns_of_a_refused_event(server: Server, start: Start)
     run = await server.add()
     await server.until(lambda: run.ended)
     assert run.events == [{"type": "text", "text": "small"}, {"type": "complete"}]
+
+
+async def test_what_is_too_large_is_refused_by_its_own_call(server: Server, start: Start) -> None:
+    agent = Agent("hello")
+
+    @agent.run
+    def answer(run: SyncRun) -> None:
+        with pytest.raises(hf.EventRefused, match=r"'artifact'.* has 4\d\d\d bytes; the limit is 4000 \(limits.max_event\)"):
+            run.artifact(hf.file(b"x" * 3000))
+        with pytest.raises(hf.Problem, match=r"the state has 12 bytes; the limit is 10 \(limits.max_state\)"):
+            run.set_state("x" * 10)
+        run.text("x" * 4000)
+
+    start(agent)
+    run = await server.add(limits={"event": 4000, "state": 10})
+    await server.until(lambda: run.events)
+    assert run.events[0]["type"] == "fail"
+    assert run.events[0]["error"]["place"].startswith("test_worker.py:")
+
+
+async def test_an_upload_that_breaks_at_a_living_server_is_given_up(caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Backoff, "pause", lambda *_: 0.0)
+    tries = 0
+
+    async def post(ordinal: int, lines: bytes) -> Any:
+        nonlocal tries
+        tries += 1
+        raise hf.Unreachable("reset")
+
+    outbox = Outbox(post, lambda reason: None, RunLogger(logging.getLogger("test"), {}), lambda: tries // 5)
+    upload = asyncio.create_task(outbox.upload())
+    await outbox.put("artifact", b"x" * 300_000)
+    with pytest.raises(hf.EventRefused, match="broke 5 times, while the server answered heartbeats: reset"):
+        await outbox.flush()
+    assert (tries, [r.__dict__["failures"] for r in caplog.records]) == (25, [1, 11, 21])
+    outbox.close(hf.Stopped())
+    await upload
 
 
 async def test_state(server: Server, start: Start) -> None:

@@ -44,8 +44,8 @@ export class Stopped extends Error {
 }
 
 /**
- * The server has refused an event. The next emission throws this error; what was emitted after the event is dropped. A run that
- * does not see the error fails.
+ * An event was refused. One that is too large is refused by the call that emits it; otherwise the next emission throws this error,
+ * and what was emitted after the event is dropped. A run that does not see the error fails.
  */
 export class EventRefused extends Error {
   override name = "EventRefused";
@@ -59,6 +59,13 @@ export class EventRefused extends Error {
   ) {
     super(message);
   }
+}
+
+/** Says that something has more bytes than a limit of the server, or nothing. */
+export function tooLarge(what: string, text: string, limit: string, most: number | undefined): string | undefined {
+  const size = Buffer.byteLength(text);
+  if (most === undefined || size <= most) return undefined;
+  return `${what} has ${size} bytes; the limit is ${most} (limits.${limit})`;
 }
 
 /** Another run has changed the state since it was read. Read it again. */

@@ -1,4 +1,4 @@
-import { RunApiError, raised, StateChanged, Stopped } from "./errors.js";
+import { RunApiError, raised, StateChanged, Stopped, tooLarge } from "./errors.js";
 import { type Answer, Backoff, problemOf, type Transport, temporary } from "./http.js";
 import { type Json, type JsonObject, parse, stringify } from "./json.js";
 import { describe, type Logger, withFields } from "./log.js";
@@ -190,7 +190,8 @@ export class Run {
         this.#stop.abort(reason);
         over(reason);
       },
-      (problem) => this.log.warn("events wait for the server", { error: problem }),
+      (error, fields) => this.log.warn("upload failed, will retry", { error, ...fields }),
+      document.limits?.event,
     );
   }
 
@@ -358,6 +359,8 @@ export class Run {
     if (o.version === 0) headers["If-None-Match"] = "*";
     else if (o.version !== undefined) headers["If-Match"] = `"${o.version}"`;
     const body = stringify(required(data, "state"));
+    const large = tooLarge("the state", body, "max_state", this.document.limits?.state);
+    if (large) throw new RunApiError(large, 413, "too_large");
     let version: number;
     try {
       const answer = await this.#request("PUT", `/state/${scope}`, headers, body);

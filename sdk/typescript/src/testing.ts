@@ -131,7 +131,7 @@ export class TestTask {
           agent: call && "agent" in call ? call.agent : "",
           task: randomUUID(),
           state: "completed",
-          ...(text === undefined ? {} : { artifacts: [{ artifactId: "text-1", name: "text", parts: [{ text }] }] }),
+          ...(text === undefined ? {} : { artifacts: [{ artifactId: "text-1", parts: [{ text }] }] }),
           ...result,
         };
       }),
@@ -249,6 +249,7 @@ export class TestTask {
       turn: this.turns.length,
       try: turn.tries,
       attempt: this.#attempt,
+      limits: { event: 16 << 20, state: 256 << 10 },
       history,
       checkpoint,
       earlier: earlier.length > 0 ? earlier : undefined,
@@ -266,7 +267,7 @@ class Log implements Transport {
   last: Event | undefined;
   #next = 0;
   readonly #own = new Set<string>(); // artifacts that this try has written
-  #unnamed: number;
+  #unnamed = 0;
 
   constructor(
     private readonly turn: Turn,
@@ -275,9 +276,7 @@ class Log implements Transport {
     private readonly states: { task?: StoredState; context?: StoredState },
     private readonly history: SaidDocument[],
     private readonly stored: (event: Event) => void,
-  ) {
-    this.#unnamed = [...kept.keys()].filter((id) => id.startsWith("artifact-")).length;
-  }
+  ) {}
 
   async request(method: string, path: string, o: RequestOptions = {}): Promise<Answer> {
     const [status, body] = this.#answer(method, path, o);
@@ -351,11 +350,19 @@ class Log implements Transport {
     return [200, { next: this.#next, ended: false }];
   }
 
+  /** The id of an artifact without one, after those that a checkpoint keeps. */
+  #number(): string {
+    const id = () => `artifact-${this.run?.turn}-${++this.#unnamed}`;
+    let next = id();
+    while (this.kept.has(next) && !this.#own.has(next)) next = id();
+    return next;
+  }
+
   #store(event: Event): void {
     switch (event.type) {
       case "text": {
-        const name = (event.name as string) ?? "text";
-        const artifactId = (event.artifactId as string) ?? `${name}-${this.run?.turn}`;
+        const name = event.name as string | undefined;
+        const artifactId = (event.artifactId as string) ?? `${name ?? "text"}-${this.run?.turn}`;
         const append = event.append ?? this.#own.has(artifactId);
         const before = append
           ? this.artifacts.get(artifactId)
@@ -369,7 +376,7 @@ class Log implements Transport {
       }
       case "artifact": {
         const given = event.artifact as Artifact;
-        const artifactId = given.artifactId ?? `artifact-${this.run?.turn}-${++this.#unnamed}`;
+        const artifactId = given.artifactId ?? this.#number();
         this.#own.add(artifactId);
         const stored = this.artifacts.get(artifactId);
         const parts = event.append && stored ? joined(stored.parts, given.parts) : given.parts;

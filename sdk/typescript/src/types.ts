@@ -150,6 +150,8 @@ export interface RunDocument {
   traceparent?: string;
   deadline?: string;
   runApi?: { url?: string; token: string };
+  /** In bytes: of an event, and of the state of the task or the context. */
+  limits?: { event?: number; state?: number };
   references?: ReferenceDocument[];
   turn: number;
   try: number;

@@ -1,10 +1,12 @@
-import { EventRefused, Stopped } from "./errors.js";
+import { EventRefused, Stopped, tooLarge } from "./errors.js";
 import { Backoff, object, problemOf, type Transport, temporary } from "./http.js";
 import { stringify } from "./json.js";
+import type { Fields } from "./log.js";
 import type { Event } from "./types.js";
 
 // What waits for the server at most before emissions wait, and what one upload has at most, in UTF-16 units and events.
 const room = { size: 1 << 20, count: 1000 };
+const logged = 10; // failures of an upload in a row make one line of the log
 const batch = { size: 1 << 20, count: 500 };
 
 /** Whether no event may follow. */
@@ -26,6 +28,19 @@ export function ends(event: Event): boolean {
       return false;
   }
 }
+
+/** What a run has come to by the event that ended it, as in the log of the server. */
+const outcomes: { [type: string]: string } = {
+  ask: "parked",
+  auth: "parked",
+  complete: "completed",
+  fail: "failed",
+  reject: "rejected",
+  reply: "completed",
+  retry: "retried",
+  wait: "waits",
+  call: "calls",
+};
 
 interface Queued {
   line: string;
@@ -51,9 +66,11 @@ export class Uploader {
   #waiters: Waiter[] = [];
   #posting = false;
   #over: Stopped | undefined; // nothing can be posted any more
+  #failures = 0; // of uploads, in a row
   #misplaced = false; // the server goes on at an event that is not here
   #refusal: EventRefused | undefined; // of an event, and no emission has thrown it yet
   #closed = false; // an event that ends the run is in the queue, or was
+  #outcome: string | undefined; // of that event
   #settled = false; // the run has ended by an event, and the server says so
   readonly #stop = new AbortController();
 
@@ -62,8 +79,10 @@ export class Uploader {
     private readonly token: () => string,
     /** Told when the run is over, and not by an event from here. */
     private readonly stopped: (error: Stopped) => void,
-    /** Told about pauses. */
-    private readonly paused: (problem: string) => void = () => {},
+    /** Told about failures of uploads. */
+    private readonly paused: (problem: string, fields: Fields) => void = () => {},
+    /** How many bytes an event may have. */
+    private readonly most?: number,
   ) {}
 
   /** Whether the run has ended by an event, or was stopped: nothing can be posted any more. */
@@ -74,6 +93,12 @@ export class Uploader {
   /** Whether an event that ends the run was emitted, and not refused. */
   get closed(): boolean {
     return this.#closed;
+  }
+
+  /** What the run has come to by its own event, if that is stored or may be. */
+  get outcome(): string | undefined {
+    const stopped = this.#over !== undefined && this.#over.reason !== "over" && !this.#settled;
+    return this.#closed && !stopped ? this.#outcome : undefined;
   }
 
   /** Whether the server goes on at an event that is not here any more. */
@@ -92,6 +117,8 @@ export class Uploader {
    */
   push(event: Event): Promise<void> {
     const line = stringify(event);
+    const large = tooLarge(`the event ${event.type}`, line, "max_event", this.most);
+    if (large) throw new EventRefused(large, 413);
     if (this.#closed) return rejected(new Error(`${event.type}: the run has ended by an earlier event`));
     const failure = this.#failure();
     if (failure) return rejected(failure);
@@ -99,6 +126,7 @@ export class Uploader {
     this.#queue.push({ line, type: event.type, ends: last });
     this.#size += line.length;
     this.#closed = last;
+    this.#outcome = outcomes[event.type];
     void this.#post();
     return last ? this.flush() : this.#until(() => this.#size <= room.size && this.#queue.length <= room.count);
   }
@@ -188,7 +216,7 @@ export class Uploader {
       });
     } catch (error) {
       if (this.over) return;
-      this.paused(error instanceof Error ? error.message : String(error));
+      this.#failed(error instanceof Error ? error.message : String(error), body);
       await backoff.pause(undefined, this.#stop.signal);
       return;
     }
@@ -205,6 +233,7 @@ export class Uploader {
       const progress = next !== this.#base;
       if (typeof next !== "number" || !this.#advance(next))
         return this.#end("lost", `the server goes on at event ${String(next)}`);
+      this.#failures = 0;
       if (progress) backoff.reset();
       else await backoff.pause(undefined, this.#stop.signal);
       return;
@@ -212,7 +241,7 @@ export class Uploader {
     const problem = problemOf(answer);
     if (temporary(answer.status)) {
       if (problem.next !== undefined && problem.next > this.#base && this.#advance(problem.next)) backoff.reset();
-      this.paused(problem.detail);
+      this.#failed(problem.detail, body);
       await backoff.pause(answer, this.#stop.signal);
       return;
     }
@@ -236,6 +265,13 @@ export class Uploader {
       }
       default: // 401, 404 and 410: the token is of no use any more
         this.#end("over", problem.detail);
+    }
+  }
+
+  /** Tells about each tenth failure in a row. */
+  #failed(error: string, body: string): void {
+    if (this.#failures++ % logged === 0) {
+      this.paused(error, { ordinal: this.#base, bytes: Buffer.byteLength(body), failures: this.#failures });
     }
   }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Agent, Handler } from "./agent.js";
-import { ConnectError, Fail, Reject, Retry, raised, Stopped, stackOf } from "./errors.js";
+import { ConnectError, EventRefused, Fail, Reject, Retry, raised, Stopped, stackOf } from "./errors.js";
 import {
   type Answer,
   Backoff,
@@ -124,7 +124,7 @@ class Connection implements Worker {
   drain(): Promise<void> {
     if (!this.#hasTimeout) {
       this.#hasTimeout = true;
-      this.#log.info("worker drains", { runs: this.#runs.size, timeout: `${this.#o.drainTimeout}s` });
+      this.#log.info("the worker drains", { runs: this.#runs.size, timeout: `${this.#o.drainTimeout}s` });
       setTimeout(this.#hurry, this.#o.drainTimeout * 1000).unref();
     }
     this.#beginDrain();
@@ -146,7 +146,7 @@ class Connection implements Worker {
   }
 
   async #live(): Promise<void> {
-    this.#log.info("worker connects", {
+    this.#log.info("the worker starts", {
       url: this.#o.urls.map((u) => u.origin).join(","),
       agents: this.#o.agents.map((a) => a.name).join(","),
       version: this.#o.version || undefined,
@@ -157,7 +157,7 @@ class Connection implements Worker {
       await this.#claims();
       await Promise.all([this.#returnUndelivered(), this.#drainRuns()]);
       await this.#returning;
-      this.#log.info("worker stopped");
+      this.#log.info("the worker has stopped");
     } catch (error) {
       this.#draining = true;
       this.#stopClaims.abort();
@@ -211,7 +211,7 @@ class Connection implements Worker {
         this.#stopClaims.signal.removeEventListener("abort", abort);
       }
       if (answer?.status === 200) {
-        if (!connected) this.#log.info("worker connected");
+        if (!connected) this.#log.info("the worker is connected");
         connected = true;
         backoff.reset();
         const before = this.#begun;
@@ -359,33 +359,29 @@ class Connection implements Worker {
     this.#begun++;
     this.#busy.set(name, (this.#busy.get(name) ?? 0) + 1);
     this.#newBeat();
-    run.log.info("run begins", { turn: run.turn, try: run.try, attempt: run.attempt });
+    run.log.info("run began", { turn: run.turn, try: run.try, attempt: run.attempt });
     const began = performance.now();
-    let outcome = "failed";
     try {
-      outcome = await this.#finish(active, handler);
+      await this.#finish(active, handler);
     } catch (error) {
       run.log.error("the run was not ended", { error: describe(error) });
     }
-    run.log.info("run ends", { outcome, seconds: ((performance.now() - began) / 1000).toFixed(3) });
+    const took = `${((performance.now() - began) / 1000).toFixed(3)}s`;
+    run.log.info("run ended", { outcome: outcomeOf(run), took });
     this.#forget(active);
     const busy = (this.#busy.get(name) ?? 1) - 1;
     this.#busy.set(name, busy);
     this.#freed(name);
   }
 
-  /** Calls the function and ends the run. Returns what came of it, for the log. */
-  async #finish(active: Active, handler: Handler): Promise<string> {
+  /** Calls the function and ends the run. */
+  async #finish(active: Active, handler: Handler): Promise<void> {
     const { run } = active;
     const { uploader } = run;
     const result = await perform(run, handler, () => active.gone);
-    if (active.gone) return "stopped";
-    if (result === "release" || uploader.misplaced) {
-      await uploader.flush().catch(() => {});
-      if (!active.gone) await this.#give([active]);
-      return run.canceled ? "canceled" : "released";
-    }
-    return result;
+    if (active.gone || (result !== "release" && !uploader.misplaced)) return;
+    await uploader.flush().catch(() => {});
+    if (!active.gone) await this.#give([active]);
   }
 
   /** Removes a run. Nothing names it any more. */
@@ -454,7 +450,7 @@ class Connection implements Worker {
     });
     await Promise.race([idle, this.#hurried]);
     if (this.#runs.size === 0) return;
-    this.#log.warn("worker releases runs", { runs: this.#runs.size });
+    this.#log.info("the worker releases its runs", { runs: this.#runs.size });
     for (const { run } of this.#runs.values()) run.interrupt(new Stopped("released", "the worker stops"));
     const given = new AbortController(); // a timer that is left would keep the process
     await Promise.race([idle, pause(lastWords, given.signal), this.#stopped.then(() => pause(100, given.signal))]);
@@ -464,7 +460,7 @@ class Connection implements Worker {
 
   #retire(): void {
     if (this.#draining) return;
-    this.#log.info("worker was retired by an operator", { runs: this.#runs.size });
+    this.#log.info("the worker is retired", { runs: this.#runs.size });
     this.#beginDrain();
   }
 
@@ -564,7 +560,8 @@ class Connection implements Worker {
       if (!active || active.gone) continue;
       news ||= !active.stopping;
       active.stopping = true;
-      active.run.log.info("run must stop", { stop });
+      // It also stops a run whose end it has just stored.
+      active.run.log[active.run.uploader.closed ? "debug" : "info"]("the server stops the run", { reason: stop });
       if (stop === "canceled") active.run.interrupt(new Stopped("canceled", "the client has canceled the task", metadata));
       else if (stop === "lost") this.#lose(active, new Stopped("lost", "the lease has ended"));
       else this.#lose(active, new Stopped("over", "the run has ended"));
@@ -625,24 +622,37 @@ export async function perform(run: Run, handler: Handler, gone: () => boolean): 
   if (gone()) return "stopped";
   if (uploader.closed && uploader.over) {
     if (error !== undefined && !(error instanceof Stopped))
-      run.log.error("the agent has failed after the end of its run", { error: stackOf(error) });
+      run.log.warn("the agent failed after the end of its run", { error: stackOf(error) });
     return "ended";
   }
   if (uploader.over) return uploader.misplaced ? "release" : "stopped";
   // Code that was stopped has ended the run itself, or not at all.
   if (signal.aborted) return "release";
   const [event, outcome] = endOf(error);
-  if (outcome === "failed") run.log.error("the agent has failed", { error: stackOf(error) });
-  else if (outcome !== "completed") run.log.info(`the agent has ${outcome}`, { error: describe(error) });
-  await uploader.push(event).catch((late) => run.log.warn("the end of the run was not stored", { error: describe(late) }));
+  if (outcome === "failed") run.log.error("the agent failed", { error: stackOf(error) });
+  else if (outcome === "retried") run.log.info("the agent asks for a retry", { reason: describe(error) });
+  const end = async (e: Event) => uploader.push(e);
+  await end(event)
+    .catch((late) =>
+      late instanceof EventRefused
+        ? end({ type: "fail", message: "The agent failed.", error: raised(late) })
+        : Promise.reject(late),
+    )
+    .catch((late) => run.log.warn("the end of the run was not stored", { error: describe(late) }));
   return uploader.misplaced ? "release" : outcome;
 }
 
+/** The result of a run, as the server's log says it. */
+function outcomeOf({ uploader, signal }: Run): string {
+  if (uploader.outcome) return uploader.outcome;
+  const reason = (signal.reason as Stopped | undefined)?.reason ?? (uploader.misplaced ? "lost" : "released");
+  return reason === "released" ? "returned" : reason;
+}
+
 /** The event that ends a run after its function has returned or thrown, and what to call that. */
-function endOf(error: unknown): [Event, "completed" | "failed" | "rejected" | "asked for a retry"] {
+function endOf(error: unknown): [Event, "completed" | "failed" | "rejected" | "retried"] {
   if (error === undefined) return [{ type: "complete" }, "completed"];
-  if (error instanceof Retry)
-    return [{ type: "retry", reason: describe(error) || undefined, after: error.after }, "asked for a retry"];
+  if (error instanceof Retry) return [{ type: "retry", reason: describe(error) || undefined, after: error.after }, "retried"];
   if (error instanceof Reject) return [{ type: "reject", message: error.message || undefined }, "rejected"];
   if (error instanceof Fail)
     return [{ type: "fail", message: error.message || "The agent failed.", error: raised(error.cause) }, "failed"];

@@ -52,7 +52,7 @@ test("SIGTERM lets runs finish, and ends the process", async () => {
   child.kill("SIGTERM");
   assert.equal(await exit(), 0);
   assert.deepEqual(task.types, ["text", "text", "text", "complete"]);
-  assert.match(stderr, /msg="worker drains"/);
+  assert.match(stderr, /msg="the worker drains"/);
 });
 
 test("SIGINT releases what does not finish in time", async () => {
@@ -69,7 +69,7 @@ test("a second signal releases at once", async () => {
   const task = server.give("slow 1 3600000");
   await until("the run emits", () => task.events.length > 0);
   child.kill("SIGTERM");
-  await until("the drain begins", () => stderr.includes("worker drains"));
+  await until("the drain begins", () => stderr.includes("the worker drains"));
   child.kill("SIGTERM");
   assert.equal(await exit(), 0);
   assert.ok(task.released);

@@ -97,6 +97,7 @@ export class ScriptedServer {
       task: { id: `task-${n}`, key: `key-${n}`, contextId: "c", contextKey: "c-key", agent },
       message: { messageId: `m-${n}`, role: "user", parts: [{ text }] },
       runApi: { url: "http://192.0.2.1/elsewhere", token: `token-${n}` },
+      limits: { event: 16 << 20, state: 256 << 10 },
       traceparent: `00-4bf92f3577b34da6a3ce929d0e0e4736-${String(n).padStart(16, "0")}-01`,
       turn: 1,
       try: 1,

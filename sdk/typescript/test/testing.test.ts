@@ -161,10 +161,19 @@ test("an artifact grows, and can be read", async () => {
       const ids = [];
       for await (const a of run.readArtifacts()) ids.push(a.artifactId);
       assert.deepEqual(ids, ["a"]);
+      await run.text("t");
+      await run.artifact({ parts: [{ text: "u" }] });
     }),
   );
   const turn = await task.say([{ text: "x" }, { data: [1] }]);
-  assert.equal(turn.artifacts[0]?.name, "log");
+  assert.deepEqual(
+    turn.artifacts.map((a) => [a.artifactId, a.name]),
+    [
+      ["a", "log"],
+      ["text-1", undefined],
+      ["artifact-1-1", undefined],
+    ],
+  );
   assert.equal(turn.state, "completed");
 });
 

@@ -14,6 +14,7 @@ import {
   Reject,
   Retry,
   type Run,
+  RunApiError,
   StateChanged,
   Stopped,
   textLogger,
@@ -69,9 +70,9 @@ test("answers a message", async () => {
   assert.match(claim?.body.worker.sdk, /^holdfast-agent\/\d.* node\/\d/);
   assert.match(claim?.body.worker.id, /^[0-9a-f-]{36}$/);
   assert.deepEqual(claim?.body.agents, [{ name: "test", slots: 10 }]);
-  await until("the log has the end", () => logged.includes("run ends"));
-  const line = logged.split("\n").find((l) => l.includes("run ends")) ?? "";
-  assert.match(line, /task_id=task-1 run=run-1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736/);
+  await until("the log has the end", () => logged.includes("run ended"));
+  const line = logged.split("\n").find((l) => l.includes("run ended")) ?? "";
+  assert.match(line, /task_id=task-1 run=run-1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736 outcome=completed took=\d+\.\d{3}s$/);
 });
 
 test("emits every word", async () => {
@@ -275,7 +276,7 @@ test("stops when the run is over", async () => {
   await until("the function has ended", () => late !== undefined);
   assert.ok(late instanceof Stopped && late.reason === "over");
   const posts = server.of("/run/v1/events").length;
-  await until("the run is forgotten", () => logged.includes("outcome=stopped"));
+  await until("the run is forgotten", () => logged.includes("outcome=over"));
   assert.equal(server.of("/run/v1/events").length, posts);
   assert.equal(server.of("/worker/v1/release").length, 0);
   assert.equal(task.texts, "1");
@@ -308,6 +309,21 @@ test("a refused event reaches the code, which may go on", async () => {
     tasks.map((t) => t.types),
     [["text", "complete"], ["fail"], ["fail"]],
   );
+});
+
+test("what is too large is refused by its own call, and a huge end fails the run", async () => {
+  const seen: unknown[] = [];
+  work(async (run) => {
+    const attempts = [() => run.artifact({ parts: [{ raw: new Uint8Array(3000) }] }), () => run.setState("x".repeat(10))];
+    for (const attempt of attempts) await (async () => attempt())().catch((error) => seen.push(error));
+    throw new Fail("x".repeat(4000));
+  });
+  const task = server.give("a", { limits: { event: 4000, state: 10 } });
+  await until("the task ends", () => task.ended);
+  assert.ok(seen[0] instanceof EventRefused && seen[1] instanceof RunApiError);
+  assert.match(seen[0].message, /^the event artifact has 40\d\d bytes; the limit is 4000 \(limits.max_event\)$/);
+  assert.equal(seen[1].message, "the state has 12 bytes; the limit is 10 (limits.max_state)");
+  assert.match(task.events[0].error.message, /^the event fail has 4\d\d\d bytes/);
 });
 
 test("tries again after 429 and 503, not before Retry-After", async () => {
@@ -401,7 +417,7 @@ for (const stop of ["lost", "over"]) {
     server.tell(task, stop);
     await until("the function has ended", () => late !== undefined);
     assert.ok(late instanceof Stopped && late.reason === stop);
-    await until("the run is forgotten", () => logged.includes("outcome=stopped"));
+    await until("the run is forgotten", () => logged.includes(`outcome=${stop}`));
     assert.equal(server.of("/run/v1/events").length, posts);
     assert.equal(server.of("/worker/v1/release").length, 0);
   });
@@ -554,7 +570,7 @@ test("drain lets runs finish", async () => {
   const worker = work(
     async () => {
       begun = true;
-      await until("the drain has begun", () => logged.includes("worker drains"));
+      await until("the drain has begun", () => logged.includes("the worker drains"));
     },
     { drainTimeout: 3600 },
   );

@@ -12,7 +12,7 @@ from typing import Any, Union, cast
 
 from ._logs import current
 from ._outbox import Outbox
-from ._run import Run, SyncRun
+from ._run import OUTCOMES, Run, SyncRun
 from .content import JSON, to_message
 from .errors import Ended, EventRefused, Fail, Reject, Retry, Stopped
 
@@ -45,6 +45,16 @@ class Active:
     def held(self) -> bool:
         """The worker has the run, as far as it knows."""
         return self.run.stop_reason not in ("lost", "over") and not self._outbox.ended
+
+    @property
+    def outcome(self) -> str:
+        """The result of the run, as the server's log says it."""
+        run = self.run
+        if run._end is not None and (self._outbox.ended or run.stop_reason in (None, "canceled", "over", "released")):
+            return OUTCOMES[run._end]
+        if run.stop_reason is None:
+            return "over" if self._outbox.ended else "returned"
+        return {"released": "returned", "gap": "lost"}.get(run.stop_reason, run.stop_reason)
 
     def stop(self, reason: str, metadata: Mapping[str, JSON] | None = None) -> None:
         """Tell the agent's code to stop: canceled, lost, over, gap or released."""
@@ -170,6 +180,7 @@ class Active:
         if error is None:
             await run.complete()
         elif isinstance(error, Fail):
+            run.log.error("the agent failed", exc_info=error)
             await run.fail(str(error) or FAILED, error=error.__cause__)
         elif isinstance(error, Reject):
             await run.reject(str(error) or None)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import httpx
 
+from ._logs import asking, quiet
 from ._settings import Settings
 from .content import JSON, decode, encode
 from .errors import Problem, Unreachable
@@ -59,6 +60,7 @@ class Link:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        quiet()
         self._at = 0
         self._pool: _Pool | None = None
 
@@ -110,6 +112,7 @@ class Link:
         if body is not None:
             send["Content-Type"] = content_type
         pool.users += 1
+        token = asking.set(True)
         try:
             answer = await pool.client.request(
                 method,
@@ -123,6 +126,7 @@ class Link:
             self._at += 1
             raise Unreachable(f"{base}: {type(e).__name__}: {e}".rstrip(": ")) from e
         finally:
+            asking.reset(token)
             pool.users -= 1
             if pool.retired and pool.users == 0:
                 await pool.client.aclose()

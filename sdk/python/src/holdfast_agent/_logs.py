@@ -14,6 +14,25 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(run_fields)s"
 _known = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "run_fields"}
 
 
+asking: contextvars.ContextVar[bool] = contextvars.ContextVar("holdfast_asking", default=False)
+"""A request of this package is under way."""
+
+
+class _Others(logging.Filter):
+    """Drops the lines of httpx about requests of this package: several each second. Those of the program stay."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not asking.get()
+
+
+_others = _Others()
+
+
+def quiet() -> None:
+    for name in ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.proxy"):
+        logging.getLogger(name).addFilter(_others)
+
+
 class RunFilter(logging.Filter):
     """Adds `task_id`, `run` and `trace_id` of the present run to each record, and `run_fields` with all extra fields.
 

@@ -18,6 +18,10 @@ MAX_BYTES = 1 << 20
 MAX_EVENTS = 1000
 BATCH_BYTES = 256 << 10
 BATCH_EVENTS = 250
+LOGGED = 10
+"""How many failures of an upload in a row make one line of the log."""
+BROKEN = 5
+"""How often the upload of a large event may break while the server answers heartbeats."""
 
 Post = Callable[[int, bytes], Awaitable[JSON]]
 
@@ -32,13 +36,20 @@ class Outbox:
     """A bounded queue of events. One upload is under way at a time; meanwhile the next batch gathers.
 
     `post(ordinal, lines)` uploads. `over(reason)` is called when the server says that the run is over, or lacks events that
-    were acknowledged.
+    were acknowledged. `answers()` counts the answers of the server to heartbeats.
     """
 
-    def __init__(self, post: Post, over: Callable[[str], None], log: logging.LoggerAdapter[logging.Logger]) -> None:
+    def __init__(
+        self,
+        post: Post,
+        over: Callable[[str], None],
+        log: logging.LoggerAdapter[logging.Logger],
+        answers: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._post = post
         self._over = over
         self._log = log
+        self._answers = answers
         self._queue: deque[_Event] = deque()
         self._bytes = 0
         self._base = 0
@@ -86,6 +97,7 @@ class Outbox:
     async def upload(self) -> None:
         """Upload until the outbox is closed or the run has ended."""
         backoff = Backoff()
+        failures = broken = answers = 0
         while not self.closed and not self.ended:
             if not self._queue:
                 await self._changed()
@@ -100,6 +112,13 @@ class Outbox:
                 answer = await self._post(self._base, body)
             except Unreachable as e:
                 error: Exception = e
+                if len(body) > BATCH_BYTES and self._answers() > answers:
+                    answers, broken = self._answers(), broken + 1
+                if broken == BROKEN and not self.closed:  # something on the way does not take a body of this size
+                    broken = 0
+                    detail = f"its upload of {len(body)} bytes broke {BROKEN} times, while the server answered heartbeats: {e}"
+                    self._problem(Problem(413, {"reason": "too_large", "detail": detail}))
+                    continue
             except Problem as e:
                 if self.closed:
                     return
@@ -113,6 +132,7 @@ class Outbox:
                 if self.closed:
                     return
                 backoff.reset()
+                failures = broken = 0
                 self._drop(answer["next"])
                 if answer.get("ended"):
                     self.ended = True
@@ -120,8 +140,10 @@ class Outbox:
                 continue
             if self.closed:
                 return
-            if backoff.tries == 0:
-                self._log.warning("upload failed, will retry", extra={"error": str(error), "ordinal": self._base})
+            if failures % LOGGED == 0:
+                fields = {"error": str(error), "ordinal": self._base, "bytes": len(body), "failures": failures + 1}
+                self._log.warning("upload failed, will retry", extra=fields)
+            failures += 1
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._until_closed(), backoff.pause(error))
 

@@ -35,6 +35,7 @@ class Pulse:
         self._agents_thread = threading.get_ident()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._body, name="holdfast heartbeats", daemon=True)
+        self.answers = 0  # of the server to heartbeats; written in the thread only
         # Below: touched in the thread only.
         self._runs: dict[str, bool] = {}  # whether a heartbeat has named it
         self._stopping: set[str] = set()
@@ -153,6 +154,7 @@ class Pulse:
                 logger.info("heartbeats are answered again")
                 warned = False
             self._renewed = sent
+            self.answers += 1
             for id in named:
                 if id in self._runs:
                     self._runs[id] = True

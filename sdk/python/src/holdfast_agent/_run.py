@@ -37,11 +37,23 @@ from .content import (
     to_part,
 )
 from .content import time as parse_time
-from .errors import Ended, NotFound, StateChanged, Stopped
+from .errors import Ended, EventRefused, NotFound, Problem, StateChanged, Stopped, too_large
 
 T = TypeVar("T")
 
-ENDS = frozenset({"ask", "auth", "complete", "fail", "reject", "reply", "retry", "wait", "call"})
+OUTCOMES = {
+    "ask": "parked",
+    "auth": "parked",
+    "complete": "completed",
+    "fail": "failed",
+    "reject": "rejected",
+    "reply": "completed",
+    "retry": "retried",
+    "wait": "waits",
+    "call": "calls",
+}
+"""What a run has come to by the event that ended it, as in the log of the server."""
+ENDS = frozenset(OUTCOMES)
 YEARS = 315360000
 
 
@@ -109,6 +121,9 @@ class RunInfo:
         self.traceparent: str = document.get("traceparent") or ""
         pieces = self.traceparent.split("-")
         self.trace_id: str = pieces[1] if len(pieces) >= 4 else ""
+        limits = document.get("limits") or {}
+        self._max_event: int | None = limits.get("event")
+        self._max_state: int | None = limits.get("state")
         self._states = {
             scope: State(s["data"], s["version"]) for scope, s in (document.get("state") or {}).items() if isinstance(s, dict)
         }
@@ -264,6 +279,7 @@ class Run(RunInfo):
         """
         _scope(scope)
         body = encode(data, "the state")
+        too_large("the state", len(body), "max_state", self._max_state)
         try:
             answer = await self._api.call("PUT", f"/state/{scope}", body=body, match=version)
             stored = int(answer["version"])
@@ -340,6 +356,10 @@ class Run(RunInfo):
             raise Ended(f"the run has ended with {self._end!r}: nothing may follow, not even {kind!r}")
         event = {"type": kind, **{k: v for k, v in members.items() if v is not None or keep}}
         line = encode(event, f"the event {kind!r}")
+        try:
+            too_large("it", len(line), "max_event", self._max_event)
+        except Problem as e:
+            raise EventRefused(e, kind) from None
         if kind not in ENDS:
             await self._outbox.put(kind, line)
             return
@@ -539,6 +559,8 @@ def _speech(message: MessageLike | None) -> JSON:
 
 
 _HERE = os.path.dirname(__file__)
+_SITE = os.sep + "site-packages" + os.sep
+_STDLIB = os.path.dirname(os.__file__) + os.sep
 _TRACE = 16000
 """The longest trace, in characters: the newest frames are at its end."""
 
@@ -548,7 +570,7 @@ def _raised(error: BaseException | None) -> JSON:
     if error is None:
         return None
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_HERE + os.sep)]
-    own = [f for f in frames if os.sep + "site-packages" + os.sep not in f.filename] or frames
+    own = [f for f in frames if not f.filename.startswith(_STDLIB) and _SITE not in f.filename] or frames
     lines = traceback.TracebackException.from_exception(error)
     lines.stack = traceback.StackSummary.from_list(frames)
     doc: dict[str, JSON] = {"type": type(error).__name__, "message": str(error), "trace": "".join(lines.format())[-_TRACE:]}

@@ -263,11 +263,14 @@ class Worker:
 
         api = RunApi(self._events_link, token, lambda: outbox.closed, over)
         fields = {"task_id": document["task"]["id"], "run": id}
-        outbox = Outbox(api.post, over, RunLogger(logger, fields))
+        outbox = Outbox(api.post, over, RunLogger(logger, fields), lambda: self._pulse.answers)
         return Active(handler, Run(document, outbox, api, id=id), outbox)
 
     async def _execute(self, id: str) -> None:
         active = self._runs[id]
+        run = active.run
+        run.log.info("run began", extra={"turn": run.turn, "try": run.tries, "attempt": run.attempt})
+        began = time.monotonic()
         try:
             await active.execute()
         except Exception:
@@ -277,6 +280,7 @@ class Worker:
             if active.held and id not in self._given_back:
                 await self._release([id])
         finally:
+            run.log.info("run ended", extra={"outcome": active.outcome, "took": f"{time.monotonic() - began:.3f}s"})
             del self._runs[id]
             del self._tasks[id]
             self._pulse.update(self._held())

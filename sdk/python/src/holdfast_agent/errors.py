@@ -31,13 +31,23 @@ class Ended(Exception):
 
 
 class EventRefused(Exception):
-    """The server refused an event. It is not stored, nor are the events behind it. The run may go on without them."""
+    """An event was refused. It is not stored, nor are the events behind it. The run may go on without them.
+
+    An event that is too large is refused by the call that emits it; others by a later one.
+    """
 
     def __init__(self, problem: Problem, kind: str) -> None:
         where = f" ({problem.field})" if problem.field else ""
-        super().__init__(f"the server refused the event {kind!r}{where}: {problem.detail or problem.title}")
+        super().__init__(f"the event {kind!r} was refused{where}: {problem.detail or problem.title}")
         self.problem = problem
         self.kind = kind
+
+
+def too_large(what: str, size: int, limit: str, most: int | None) -> None:
+    """Raise a Problem if something has more bytes than a limit of the server."""
+    if most and size > most:
+        detail = f"{what} has {size} bytes; the limit is {most} (limits.{limit})"
+        raise Problem(413, {"title": "Too large", "reason": "too_large", "detail": detail})
 
 
 class StateChanged(Exception):

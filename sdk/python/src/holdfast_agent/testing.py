@@ -2,6 +2,7 @@
 
     from holdfast_agent import testing
 
+    @testing.sync
     async def test_trip():
         task = testing.Task(agent)
         turn = await task.send("Book me a trip")
@@ -16,12 +17,13 @@ the checkpoint of a retried turn, as the server does.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec
 from urllib.parse import quote, unquote
 
 from ._active import Active
@@ -31,6 +33,8 @@ from ._outbox import Outbox
 from ._run import ENDS, Run
 from .content import JSON, Artifact, Message, MessageLike, Part, Result, decode, to_message
 from .errors import NotFound, StateChanged
+
+P = ParamSpec("P")
 
 LIMIT = 30.0
 """Seconds that a turn may take by default."""
@@ -53,6 +57,8 @@ class Turn:
 
     events: list[dict[str, JSON]] = field(default_factory=list)
     canceled: bool = False
+    number: int = 1
+    """Of the turn, from 1."""
     _kept: list[dict[str, JSON]] = field(default_factory=list)  # that earlier tries emitted before the checkpoint
 
     @property
@@ -81,15 +87,19 @@ class Turn:
     def artifacts(self) -> list[Artifact]:
         """The artifacts of this turn, put together: of this run, after what the checkpoint of an earlier try keeps."""
         found: dict[str, Artifact] = {}
-        for number, event in enumerate(self._kept + self.events):
+        unnamed = 0
+        for event in self._kept + self.events:
             if event["type"] == "text":
-                name = event.get("name") or "text"
-                id = event.get("artifactId") or f"{name}-1"
+                name = event.get("name")
+                id = event.get("artifactId") or f"{name or 'text'}-{self.number}"
                 piece = Artifact.from_json({"artifactId": id, "name": name, "parts": [{"text": event["text"]}]})
                 append = event["append"] if event.get("append") is not None else id in found
             elif event["type"] == "artifact":
                 piece = Artifact.from_json(event["artifact"])
-                id = piece.id or f"artifact-1-{number}"
+                if not piece.id:
+                    unnamed += 1
+                    piece.id = f"artifact-{self.number}-{unnamed}"
+                id = piece.id
                 append = bool(event.get("append"))
             else:
                 continue
@@ -289,6 +299,7 @@ class Task:
             "turn": self._turn,
             "try": self._tries,
             "attempt": self._attempt,
+            "limits": {"event": 16 << 20, "state": 256 << 10},
             "resume": {"url": f"https://agents.example.com/resume/{self.id}-{self._turn}"},
             "state": {scope: {"data": data, "version": version} for scope, (data, version) in self.states.items()},
             **members,
@@ -298,7 +309,7 @@ class Task:
         if self._checkpoint is not None:
             document["checkpoint"] = self._checkpoint[0]
         document = json.loads(json.dumps(document))  # what the agent changes stays with it
-        turn = Turn(_kept=self._kept)
+        turn = Turn(number=self._turn, _kept=self._kept)
 
         async def post(ordinal: int, lines: bytes) -> JSON:
             for line in lines.splitlines():
@@ -376,6 +387,19 @@ class _Memory:
         raise NotFound(path)
 
 
+def sync(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Make a plain function of an async test. So pytest needs no plugin, and unittest no other class."""
+
+    @functools.wraps(test)
+    def plain(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def call() -> None:
+            await test(*args, **kwargs)
+
+        asyncio.run(call())
+
+    return plain
+
+
 async def run(agent: Agent, message: MessageLike, **members: JSON) -> Turn:
     """Let an agent answer one message. `members` join the run document."""
     return await Task(agent).send(message, **members)
@@ -404,7 +428,7 @@ def _message(doc: Any) -> Message:
 def _result(id: str, call: Mapping[str, JSON], given: MessageLike | Result) -> dict[str, JSON]:
     doc: dict[str, JSON] = {"id": id, "agent": call.get("agent") or "", "task": str(uuid.uuid4()), "state": "completed"}
     if not isinstance(given, Result):
-        return {**doc, "artifacts": [{"artifactId": "text-1", "name": "text", "parts": to_message(given).to_json()["parts"]}]}
+        return {**doc, "artifacts": [{"artifactId": "text-1", "parts": to_message(given).to_json()["parts"]}]}
     doc.update(state=given.state, artifacts=[a.to_json() for a in given.artifacts])
     if given.message:
         doc["message"] = {**given.message.to_json(), "role": "agent"}
