@@ -176,7 +176,7 @@ WITH lck AS MATERIALIZED (
     RETURNING q.id
 )
 SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::boolean AS hurried,
-       lck.wakes_at FROM lck;
+       lck.wakes_at, coalesce(lck.wakes_at > now(), false)::boolean AS waits FROM lck;
 
 -- name: RunsOwned :many
 -- The runs that the database assigns to a worker. With it a worker finds a claim whose answer was lost

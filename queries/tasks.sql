@@ -425,6 +425,11 @@ SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 
 -- By primary key, for the server's own use; the caller must check the owner.
 SELECT * FROM holdfast.tasks WHERE id = @id;
 
+-- name: TaskYields :one
+-- Reports whether a message ends the wait of a task's agent, as MessageAppend does. By primary key.
+SELECT coalesce(interruptible AND wakes_at > now(), false)::boolean FROM holdfast.tasks
+ WHERE id = @id;
+
 -- name: TaskFind :one
 -- A task by the id that the server made for it, if the caller may see it. By primary key.
 SELECT * FROM holdfast.tasks

@@ -358,7 +358,8 @@ func (s *Server) locate(path string) (agent string, common bool, rest string) {
 func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if c.Request().ContentLength != 0 && s.opt.HeaderTimeout > 0 {
-			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Now().Add(s.opt.HeaderTimeout))
+			wait := min(s.opt.HeaderTimeout, arrivedWithin/2) // then there is time for the answer
+			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Now().Add(wait))
 		}
 		return next(c)
 	}

@@ -269,7 +269,7 @@ func TestUnreadBodyReleasesConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := options("", namer{}.As)
-		o.HeaderTimeout = 10 * time.Second
+		o.HeaderTimeout = 5 * time.Minute
 		s, pipes := rpc.New(o), new(nettest.Network).Listen()
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(pipes) }()
@@ -281,7 +281,7 @@ func TestUnreadBodyReleasesConnection(t *testing.T) {
 			require.NoError(t, err)
 			all, err := io.ReadAll(client)
 			require.NoError(t, err, target)
-			require.LessOrEqual(t, waittest.Elapsed(began), o.HeaderTimeout+time.Second, "%s: the connection stays open", target)
+			require.LessOrEqual(t, waittest.Elapsed(began), time.Minute, "%s: the connection stays open", target)
 			require.Regexp(t, "^HTTP/1.1 40[45] ", string(all), target)
 			require.NoError(t, client.Close())
 		}

@@ -299,7 +299,7 @@ func (v View) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err
 	if row.WakesAt.Valid && row.WakesAt.InfinityModifier == pgtype.Infinity && !row.Owned {
 		return false, false, task.Errorf(task.Busy, "the agent waits for the tasks that it has called")
 	}
-	if row.WakesAt.Valid && !row.Owned && !row.Hurried {
+	if row.Waits && !row.Owned && !row.Hurried {
 		return false, false, task.Errorf(task.Busy, "the agent waits until %s", row.WakesAt.Time.UTC().Format(time.RFC3339))
 	}
 	if row.Hurried && v.s.listener != nil {

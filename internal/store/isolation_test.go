@@ -37,7 +37,7 @@ var byCallers = map[string]map[string]any{
 	"AdminTasks":        {"Before": uuid.Max}, "AdminTasksOfContext": {"Before": uuid.Max},
 	"AdminCounts": {"Before": uuid.Max}, "AdminCountsOfContext": {"Before": uuid.Max},
 	"AdminArtifacts": {"Artifact": ""},
-	"TaskFind":       nil, "TaskRead": nil, "TaskWitness": nil, "EventsWitness": nil, "TaskByID": nil, "TaskNamed": nil,
+	"TaskFind":       nil, "TaskRead": nil, "TaskWitness": nil, "EventsWitness": nil, "TaskByID": nil, "TaskYields": nil, "TaskNamed": nil,
 	"TaskSeen": nil, "NameGet": nil, "TaskOwners": nil, "TaskCancel": nil, "EventsOf": nil, "EventAt": nil, "EventsOfMany": nil,
 	"TasksListed": nil, "TasksListedOfContext": nil, "TasksCounted": nil, "TasksCountedOfContext": nil, "MessageFind": nil,
 	"IdempotencyGet": nil, "PushTaskLock": nil, "PushConfigSet": nil, "PushConfigs": nil, "AdminTask": nil,

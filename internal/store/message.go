@@ -202,8 +202,8 @@ func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 
 // interruptible reports whether a message would end the wait of a task's agent.
 func (v View) interruptible(ctx context.Context, id task.ID) bool {
-	row, err := v.s.q.TaskByID(ctx, v.db, uuid.UUID(id))
-	return err == nil && row.WakesAt.Valid && row.Interruptible
+	yields, err := v.s.q.TaskYields(ctx, v.db, uuid.UUID(id))
+	return err == nil && yields
 }
 
 // noticed reports whether an agent is told about cancels.

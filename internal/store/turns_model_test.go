@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,7 +30,6 @@ type turnModel struct {
 	tries   int
 	delayed bool // the queue row is due later
 	timer   bool // it waits for a timer
-	fired   bool // the timer has fired, and no worker has claimed the turn
 	yields  bool // to a message
 
 	interrupted, resumed bool // a message that ended a wait, or a resume, began the turn
@@ -125,7 +123,6 @@ func (m *turnMachine) over(outcome string) {
 
 // left notes that the task is no longer in the queue.
 func (m *turnMachine) left(s task.State) {
-	m.fired = false
 	m.state, m.queued, m.timer, m.pending, m.early, m.forwarded = s, false, false, nil, 0, map[task.Seq]string{}
 }
 
@@ -137,7 +134,6 @@ func (m *turnMachine) claim() {
 	}
 	require.Len(m, won, 1)
 	c := won[0]
-	m.fired = false
 	m.attempt++
 	m.tries++
 	require.Equal(m, []any{m.turn, m.tries, m.attempt, m.message, m.canceled}, []any{c.Turn, c.Try, c.Attempt, c.MessageSeq, c.CancelRequested})
@@ -295,7 +291,7 @@ func (m *turnMachine) pass() {
 		m.Skip("no timer")
 	}
 	m.f.pass(m.h.ID)
-	m.timer, m.fired = false, true
+	m.timer = false
 }
 
 func (m *turnMachine) say() {
@@ -312,8 +308,7 @@ func (m *turnMachine) say() {
 		require.ErrorIs(m, err, task.Terminal)
 		return
 	case m.queued && !interrupts && !enqueue:
-		// Between its timer and its claim, a turn is taken for one whose wait has just begun.
-		require.True(m, errors.Is(err, task.Busy) || m.fired && m.yields && errors.Is(err, task.Unavailable), err)
+		require.ErrorIs(m, err, task.Busy)
 		return
 	case m.queued && !interrupts && most > 0 && len(m.pending) >= most:
 		require.Equal(m, task.RateLimited, task.KindOf(err))
@@ -431,7 +426,7 @@ func (m *turnMachine) hurry() {
 	switch {
 	case !m.queued:
 		require.ErrorIs(m, err, task.NotFound)
-	case m.timer, m.fired:
+	case m.timer:
 		require.ErrorIs(m, err, task.Busy)
 	default:
 		require.NoError(m, err)

@@ -320,13 +320,14 @@ WITH lck AS MATERIALIZED (
     RETURNING q.id
 )
 SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::boolean AS hurried,
-       lck.wakes_at FROM lck
+       lck.wakes_at, coalesce(lck.wakes_at > now(), false)::boolean AS waits FROM lck
 `
 
 type QueueHurryRow struct {
 	Owned   bool
 	Hurried bool
 	WakesAt pgtype.Timestamptz
+	Waits   bool
 }
 
 // Makes the next attempt of a task due now. Locks the task, then its queue row. No row: the task is
@@ -334,7 +335,12 @@ type QueueHurryRow struct {
 func (q *Queries) QueueHurry(ctx context.Context, db DBTX, id uuid.UUID) (QueueHurryRow, error) {
 	row := db.QueryRow(ctx, queueHurry, id)
 	var i QueueHurryRow
-	err := row.Scan(&i.Owned, &i.Hurried, &i.WakesAt)
+	err := row.Scan(
+		&i.Owned,
+		&i.Hurried,
+		&i.WakesAt,
+		&i.Waits,
+	)
 	return i, err
 }
 

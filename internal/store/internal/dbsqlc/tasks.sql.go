@@ -1436,3 +1436,16 @@ func (q *Queries) TaskWitness(ctx context.Context, db DBTX, arg TaskWitnessParam
 	}
 	return items, nil
 }
+
+const taskYields = `-- name: TaskYields :one
+SELECT coalesce(interruptible AND wakes_at > now(), false)::boolean FROM holdfast.tasks
+ WHERE id = $1
+`
+
+// Reports whether a message ends the wait of a task's agent, as MessageAppend does. By primary key.
+func (q *Queries) TaskYields(ctx context.Context, db DBTX, id uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, taskYields, id)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
