@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
@@ -84,7 +85,7 @@ func Run(ctx context.Context, args []string, stdio IO, deps Deps) int {
 	}
 	code := codeOf(err)
 	if code == exitFailed && ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		code = exitInterrupted
+		code, err = exitInterrupted, errors.New("interrupted")
 	}
 	if text := err.Error(); text != "" {
 		c.note("holdfast: %s", text)
@@ -146,7 +147,7 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 		SilenceUsage:  true,
 		Args:          c.unknownVerb,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &exitError{exitUsage, flagError(cmd, err)} })
 	root.PersistentFlags().StringVar(&c.configFile, "config", "", "configuration file (default $HOLDFAST_CONFIG)")
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		c.profileErr = c.useProfile()
@@ -184,6 +185,31 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 	return root
 }
 
+// flagError says what is wrong with a flag in the user's words.
+func flagError(cmd *cobra.Command, err error) error {
+	if wrong, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		form, known := map[string]string{
+			"int": "a whole number", "int64": "a whole number", "uint16": "a whole number", "float64": "a number", "bool": "true or false",
+			"duration": "a duration; write 30s, 5m or 1h30m",
+		}[wrong.GetFlag().Value.Type()]
+		if known {
+			return fmt.Errorf("--%s: %q is not %s", wrong.GetFlag().Name, wrong.GetValue(), form)
+		}
+	}
+	unknown, is := errors.AsType[*pflag.NotExistError](err)
+	if !is || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	if near := flags.SuggestionsFor(unknown.GetSpecifiedName()); len(near) > 0 {
+		return fmt.Errorf("%w; did you mean --%s?", err, strings.Join(near, " or --"))
+	}
+	return err
+}
+
 func (c *command) unknownVerb(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -212,7 +238,11 @@ func argCount(low, high int) cobra.PositionalArgs {
 
 // load reads the configuration. flags are by configuration key.
 func (c *command) load(flags map[string]string) (*config.Config, error) {
-	return config.Load(c.configSource(flags))
+	cfg, err := config.Load(c.configSource(flags))
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return cfg, nil
 }
 
 func (c *command) configSource(flags map[string]string) config.Source {

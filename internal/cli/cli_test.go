@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -347,6 +348,23 @@ func TestMissingCredentialMessage(t *testing.T) {
 			args = append(args, "--url", server.URL)
 		}
 		session{}.fails(t, exitFailed, "Give your credential with --header @FILE", args...)
+	}
+}
+
+func TestKeyOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		keys = append(keys, r.Header.Get("X-API-Key"))
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(server.Close)
+	s := session{env: map[string]string{"HOLDFAST_URL": server.URL, "HOLDFAST_API_KEY": "hfk_1"}}
+	for want, args := range map[string][]string{"hfk_1": nil, "mine": {"-H", "X-API-Key: mine"}, "": {"--url", server.URL}} {
+		keys = nil
+		s.run(t, append([]string{"card"}, args...)...)
+		require.Contains(t, keys, want, args)
+		require.Len(t, slices.Compact(keys), 1, args)
 	}
 }
 
