@@ -24,7 +24,7 @@ func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.
 		Examine: func(ctx context.Context, report func(doctor.Finding)) {
 			doctor.Examine(ctx, doctor.Options{Config: e.cfg, Sources: "the running server"}, report)
 		},
-		Limits: limitsOf(e.cfg), Version: e.version, Worker: keeper.ID, Memory: e.memory, Log: e.log,
+		Limits: limitsOf(e.cfg), Version: e.Version, Worker: keeper.ID, Memory: e.memory, Log: e.log,
 		Streams: config.AdminStreams, StreamsOfAddress: e.cfg.Admin.StreamsPerAddress, TraceURL: e.cfg.Admin.TraceURL,
 		Unsigned: unsigned(e.cfg, ring), AllTenantsScope: e.cfg.Admin.AllTenantsScope,
 		KeySet: func() []byte {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -12,9 +11,9 @@ import (
 )
 
 // announce tells operators the addresses, and new users the next steps.
-func announce(e *env, p *ports, remote *workerapi.API, banner io.Writer) {
+func announce(e *env, p *ports, remote *workerapi.API) {
 	admin := e.cfg.AdminURL(p.admin.Addr().String())
-	log := e.log.With("version", e.version, "roles", roles(e.cfg))
+	log := e.log.With("version", e.Version, "roles", roles(e.cfg))
 	if p.public == nil {
 		log.Info("server ready", "admin", admin)
 		return
@@ -30,11 +29,11 @@ func announce(e *env, p *ports, remote *workerapi.API, banner io.Writer) {
 			log.Warn("the verbs of clients in this directory need --url", "error", err)
 		}
 	}
-	if e.ready != nil {
-		e.ready(Developing{URL: url, Console: admin + console.Path, Ended: remote.Ended})
+	if e.Ready != nil {
+		e.Ready(Developing{URL: url, Console: admin + console.Path, Ended: remote.Ended})
 	}
-	if banner != nil {
-		_, _ = fmt.Fprintf(banner, urlBanner, url, admin+console.Path)
+	if e.Banner != nil && e.first {
+		_, _ = fmt.Fprintf(e.Banner, urlBanner, url, admin+console.Path)
 	}
 }
 

@@ -39,8 +39,8 @@ type Options struct {
 	Changes Changes
 }
 
-// Changes loads the configuration again, and lists the keys that need a restart, or returns its mistakes.
-type Changes = func() ([]string, error)
+// Changes loads the configuration again, or returns its mistakes.
+type Changes = func() (*config.Change, error)
 
 // Developing is the server of holdfast dev.
 type Developing struct {
@@ -50,16 +50,30 @@ type Developing struct {
 
 // Run serves until ctx ends, then stops in order. It refuses new requests and makes no new claims. Runs finish within
 // the grace or are handed back. Streams end with an id to resume from. Last, it releases the lease and disconnects from
-// the database.
-func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) error {
+// the database. At SIGHUP another server with the agents of now takes over.
+func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) (err error) {
 	// The database must outlive every part that is still stopping.
 	base, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
-	outages := newOutages(log)
-	log = outages.logger()
+	p := &process{Options: o, log: log, base: base}
+	if p.supervisor, err = newSupervisor(os.Getenv); err != nil {
+		return err
+	}
+	defer p.close()
+	// Then the listeners of servers that stop are the last: their ports refuse connections.
+	defer context.AfterFunc(ctx, p.sockets.close)()
+	return p.run(ctx, cfg)
+}
+
+// serve is one server, until ctx ends.
+func (p *process) serve(ctx context.Context, cfg *config.Config, g *generation) error {
+	base, release := context.WithCancel(p.base)
+	defer release()
+	outages := newOutages(p.log)
+	log := outages.logger()
 	registry, metrics := newMetrics()
 	// Check first: an invalid configuration starts nothing.
-	agents, err := buildAgents(ctx, cfg, o, metrics, log)
+	agents, err := buildAgents(ctx, cfg, p.Options, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -67,18 +81,15 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	if err != nil {
 		return err
 	}
+	g.files = access.files
 	e := &env{
-		hangups: o.Hangups, changes: o.Changes, cfg: cfg, log: log, version: o.Version, commit: o.Commit, banner: o.Banner, ready: o.Ready, registry: registry, metrics: metrics,
+		process: p, generation: g, cfg: cfg, log: log, registry: registry, metrics: metrics,
 		memory: budgets(base, cfg, registry, log), figures: newFigures(cfg), outages: outages,
 	}
-	if e.tracer, err = tracing.FromEnvironment(base, tracing.Service{Version: o.Version, Instance: processName()}, log); err != nil {
+	if e.tracer, err = tracing.FromEnvironment(base, tracing.Service{Version: p.Version, Instance: processName()}, log); err != nil {
 		return err
 	}
 	defer closeTracer(base, e)
-	if e.supervisor, err = newSupervisor(os.Getenv); err != nil {
-		return err
-	}
-	defer e.supervisor.close()
 	ports, err := listen(ctx, e)
 	if err != nil {
 		return err
@@ -86,11 +97,12 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	defer ports.close()
 	admin := startAdmin(e, access, ports.admin)
 	defer func() { _ = admin.Close() }()
-	db, err := OpenDatabase(ctx, base, cfg, log)
-	if err != nil {
-		return err
+	if p.db == nil {
+		if p.db, err = OpenDatabase(ctx, p.base, cfg, log); err != nil {
+			return err
+		}
 	}
-	defer db.Close()
+	db := p.db
 	if err := db.prepare(ctx, cfg.Migrate, log, func(reason string) { admin.waiting.Store(&reason) }); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -101,20 +113,15 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 type env struct {
 	cfg      *config.Config
 	log      *slog.Logger
-	version  string
-	commit   string
-	banner   io.Writer
-	ready    func(Developing)
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
 	figures  *figures
 	memory   *memory.Budgets
 	tracer   *tracing.Tracer // nil: no traces
 
-	outages    *outages
-	hangups    <-chan struct{}
-	changes    Changes
-	supervisor supervisor
+	outages *outages
+	*process
+	*generation
 }
 
 func newMetrics() (*prometheus.Registry, *telemetry.Metrics) {
@@ -175,8 +182,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs, remote: remote, operators: operators,
 		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), newWatch(e, agents, st, visited, keeper, remote), ring, operators), access: access,
-		watches: append(agents.watch(e.cfg, eng, operations, api), func(ctx context.Context) error { return e.outages.run(ctx, db.URL) },
-			func(ctx context.Context) error { return e.hear(ctx, access.files) }),
+		watches: append(agents.watch(e.cfg, eng, operations, api), func(ctx context.Context) error { return e.outages.run(ctx, db.URL) }),
 	}
 	probes := checks(&s.stopping, st, keeper, h)
 	logins, err := newLogins(ctx, e, access, st, operators)

@@ -25,7 +25,7 @@ func export(e *env, agents *agents, access *access, st *store.Store, keeper *wor
 		return err
 	}
 	p := telemetry.Process{
-		Version: e.version, Commit: e.commit, Schema: latest,
+		Version: e.Version, Commit: e.Commit, Schema: latest,
 		Checks: probes, LeaseMargin: keeper.Margin, Replicas: keeper.Processes, Slots: map[string]int{},
 	}
 	for _, a := range agents.worker {

@@ -75,7 +75,7 @@ func newHooks(e *env, ring *keys.Ring, p *ports) (*webhooks, error) {
 	if len(e.cfg.Push.SecretKeys) == 0 {
 		e.log.Warn("clients' secrets are sealed with a key in the same database; set HOLDFAST_SECRET_KEYS")
 	}
-	return newWebhooks(e.cfg, ring, p.baseURL(e.cfg), e.version, e.tracer)
+	return newWebhooks(e.cfg, ring, p.baseURL(e.cfg), e.Version, e.tracer)
 }
 
 // engine returns the rules for clients that set webhooks; nil without webhooks.

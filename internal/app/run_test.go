@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -16,7 +20,10 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -98,6 +105,78 @@ func TestStopFollowsStepsAndReleasesLeases(t *testing.T) {
 		"wait for requests", "wait for deliveries", "stop duties", "stop renewing the lease", "give up the lease",
 		"stop background parts", "close admin server",
 	}, steps)
+}
+
+// slow is an agent whose run ends when the test says so.
+type slow struct{ begun, end chan struct{} }
+
+func (s slow) Execute(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+	close(s.begun)
+	<-s.end
+	return out.Status(ctx, task.StateCompleted, nil)
+}
+
+// A server with other agents takes over: no request is refused, and a run that has begun ends at the server before.
+func TestHangupChangesAgents(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "holdfast.yaml")
+	write := func(more string) {
+		require.NoError(t, os.WriteFile(file, []byte("agents:\n  - {name: slow, default: true, executor: {kind: go}}\n"+more), 0o600))
+	}
+	write("")
+	url := storetest.New(t).URL
+	flags := map[string]string{"listen": nettest.Reserve(t), "grpc_listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", "database_url": url}
+	source := config.Source{File: file, Flags: flags, Programs: []string{"slow"}}
+	changes := source.Changes()
+	cfg, err := config.Load(source)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	up, hangups, ended := make(chan struct{}), make(chan struct{}, 1), make(chan error, 1)
+	agent := slow{make(chan struct{}), make(chan struct{})}
+	said := &log{until: "server ready", then: sync.OnceFunc(func() { close(up) })}
+	go func() {
+		ended <- app.Run(ctx, cfg, slog.New(slog.NewJSONHandler(said, nil)), app.Options{
+			Executors: map[string]executor.Executor{"slow": agent}, Hangups: hangups, Changes: changes,
+		})
+	}()
+	<-up
+	at := "http://" + flags["listen"]
+	answer := make(chan string, 1)
+	go func() {
+		resp, err := http.Post(at, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}}`))
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		all, _ := io.ReadAll(resp.Body)
+		answer <- string(all)
+	}()
+	<-agent.begun
+
+	card := func(name string) int {
+		resp, err := http.Get(at + "/agents/" + name + "/.well-known/agent-card.json")
+		require.NoError(t, err, "no request is refused")
+		require.NoError(t, resp.Body.Close())
+		return resp.StatusCode
+	}
+	require.Equal(t, http.StatusNotFound, card("more"))
+	write("  - {name: more, executor: {kind: demo}}\n")
+	hangups <- struct{}{}
+	waittest.Eventually(t, "the new agent is served", func() error { return waittest.Unless(card("more") == http.StatusOK, "not yet") })
+	close(agent.end)
+	require.Contains(t, <-answer, `"completed"`)
+
+	write("  - {name: more, executor: {kind: demo}}\nlog: {level: warn}\n")
+	hangups <- struct{}{}
+	waittest.Eventually(t, "the log says what needs a restart", func() error { return waittest.Unless(len(hangups) == 0, "not heard") })
+	require.Equal(t, http.StatusOK, card("more"))
+	stop()
+	require.NoError(t, <-ended)
+	require.Contains(t, said.String(), `"keys":["log.level"]`)
+	_, err = http.Get(at)
+	require.Error(t, err, "the port is closed")
 }
 
 // A port in use is an error with its key, before a database is made.

@@ -38,6 +38,7 @@ type server struct {
 	admin      *adminServer
 	watches    []func(context.Context) error // of the agents behind fronts, the database and SIGHUP
 	stopping   atomic.Bool
+	replaced   bool // by another server of the process, which has the same ports
 }
 
 // lastAnswers is how long requests and streams may take to end after the last run.
@@ -56,17 +57,23 @@ func (s *server) run(ctx, base context.Context) error {
 	claims := start(base, s.claim)
 	lends := start(base, s.lend)
 	deliveries := start(base, s.deliver)
-	announce(s.env, s.ports, s.remote, s.banner)
-	defer s.unannounce()
+	announce(s.env, s.ports, s.remote)
 	s.tell("READY=1\nSTATUS=Serving")
+	close(s.up)
 
 	select {
 	case <-ctx.Done():
-		s.log.Info("stopping", "drain_delay", s.cfg.DrainDelay)
+		s.replaced = errors.Is(context.Cause(ctx), errReplaced)
+		s.log.Info("stopping", "drain_delay", s.cfg.DrainDelay, "replaced", s.replaced)
 	case <-failed.Done():
 		s.log.Error("server component failed", "error", context.Cause(failed))
 	}
-	s.tell("STOPPING=1\nSTATUS=Draining")
+	if s.replaced {
+		_ = s.admin.Close() // whose answers are about this server
+	} else {
+		defer s.unannounce()
+		s.tell("STOPPING=1\nSTATUS=Draining")
+	}
 	for _, step := range s.stop(base, failed, stopLive, lease, duties, claims, lends, deliveries) {
 		s.log.Debug("stopping", "step", step.name)
 		step.do()
@@ -144,7 +151,7 @@ func (s *server) endReadiness() {
 // drain gives balancers the time to see the end of readiness. A second signal ends the wait, and not the process. A part
 // that fails also ends it.
 func (s *server) drain(failed context.Context) {
-	if s.api == nil || s.cfg.DrainDelay == 0 {
+	if s.api == nil || s.cfg.DrainDelay == 0 || s.replaced {
 		return
 	}
 	again := make(chan os.Signal, 1)

@@ -24,7 +24,7 @@ import (
 func newKeeper(e *env, st *store.Store, h *hub.Hub, bus *signal.Bus) *worker.Keeper {
 	return worker.NewKeeper(worker.KeeperOptions{
 		Store: heardLeases{st, h.Heard}, TTL: e.cfg.Worker.LeaseTTL, Log: e.log,
-		Process: store.Process{Name: processName(), Version: e.version, Roles: roles(e.cfg)},
+		Process: store.Process{Name: processName(), Version: e.Version, Roles: roles(e.cfg)},
 		OnPeers: h.SetPeers, OnLost: bus.LeaseLost, Rescued: e.metrics.Rescued,
 	})
 }

@@ -24,7 +24,7 @@ func newWorkerAPI(e *env, agents *agents, access *access, st *store.Store, pool 
 	api := workerapi.New(workerapi.Options{
 		Store: st, Pool: pool, Leases: agents.leases, History: agents.history, Auth: access.workers, Schemes: schemes,
 		Memory: e.memory, Limits: bodyLimits(e.cfg), Poll: e.cfg.Worker.PollInterval, Replica: processName(), Log: e.log,
-		Forgiving: e.ready != nil,
+		Forgiving: e.Ready != nil,
 		Claims:    limit.NewPlaces(limits.MaxClaims, cmp.Or(limits.PerPrincipal.Claims, limits.MaxClaims)),
 		Observer:  workerapi.Observer{Claimed: m.Claimed, Waiting: m.ClaimsWaiting, Beat: m.Heartbeat},
 	})

@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/casetest"
 	"github.com/holdfast-a2a/holdfast/internal/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/config"
@@ -118,7 +119,7 @@ func TestServeGetsConfiguration(t *testing.T) {
 		var got *config.Config
 		s := session{
 			env: map[string]string{"HOLDFAST_LISTEN": ":2", "HOLDFAST_ADMIN_LISTEN": ":3"},
-			deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger, _ func() ([]string, error)) error {
+			deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger, _ app.Changes) error {
 				got = cfg
 				log.Info("serving", "listen", cfg.Listen)
 				return nil

@@ -16,8 +16,9 @@ func (c *command) serve() *cobra.Command {
 		Long: `Serve the configured agents until SIGINT or SIGTERM, or until the terminal closes. Then drain:
 let runs finish within worker.stop_grace and return the others to the queue.
 
-SIGHUP changes no setting. The server reads the files of certificates and users again if they have
-changed, checks the configuration, and logs its mistakes, or which keys need a restart.
+At SIGHUP the server reads the files of certificates and users again if they have changed. If only
+agents of the configuration have changed, it takes them; runs of the agents before may finish. For
+other changes it logs which keys need a restart.
 
 Without --database-url, the server starts an embedded PostgreSQL with its data in
 ./.holdfast. Flags override environment variables, which override the file. See

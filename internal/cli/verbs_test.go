@@ -25,6 +25,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -57,7 +58,7 @@ func TestWithoutAVerb(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			served := false
-			deps := Deps{Serve: func(context.Context, *config.Config, *slog.Logger, func() ([]string, error)) error {
+			deps := Deps{Serve: func(context.Context, *config.Config, *slog.Logger, app.Changes) error {
 				served = true
 				return nil
 			}}

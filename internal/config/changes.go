@@ -5,16 +5,30 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// Changes returns a function that loads the configuration again and lists the keys of its file that differ from those of now. It
-// names an added or removed member of a list once. The error is that of Load.
-func (src *Source) Changes() func() ([]string, error) {
+// Change is a configuration that was loaded again.
+type Change struct {
+	Config *Config
+	Keys   []string // that differ in the file. An added or removed member of a list is named once
+	// Took says that the process uses it: later ones are compared with it.
+	Took func()
+}
+
+// OnlyAgents reports whether no other part has changed.
+func (c *Change) OnlyAgents() bool {
+	return !slices.ContainsFunc(c.Keys, func(key string) bool { return !strings.HasPrefix(key, "agents") })
+}
+
+// Changes returns a function that loads the configuration again, and compares its file with that of now. The error is that of Load.
+func (src *Source) Changes() func() (*Change, error) {
 	was := src.settings()
-	return func() ([]string, error) {
-		if _, err := Load(*src); err != nil {
+	return func() (*Change, error) {
+		cfg, err := Load(*src)
+		if err != nil {
 			return nil, err
 		}
 		now, changed := src.settings(), map[string]bool{}
@@ -33,7 +47,7 @@ func (src *Source) Changes() func() ([]string, error) {
 			}
 			changed[key] = true
 		}
-		return slices.Sorted(maps.Keys(changed)), nil
+		return &Change{Config: cfg, Keys: slices.Sorted(maps.Keys(changed)), Took: func() { was = now }}, nil
 	}
 }
 

@@ -41,8 +41,8 @@ func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Ta
 	return o.RetryOnce(ctx, h, last, "")
 }
 
-// RetryOnce is Retry. A key makes a repeated call find the task that the first one has created. Without a key, so does a call
-// at the same moment, or after one that failed before it had noted the new task.
+// RetryOnce is Retry. A key makes a repeated call find the task that the first one has created. A call without a key also
+// finds it, at the same moment, or if the first one failed before it had noted the new task.
 func (o *Operator) RetryOnce(ctx context.Context, h *task.Task, last bool, key string) (*task.Task, error) {
 	for range 3 {
 		switch s := h.Status.State; s {

@@ -168,7 +168,7 @@ func TestMessagesMatchDocuments(t *testing.T) {
 			}
 			same(t, document, encoded, v.page())
 
-			// What clients can be shown, at the place with the most around it, is within what libraries of protobuf read.
+			// Libraries of protobuf read the deepest data that an agent may send, at the place with the most around it.
 			deep := json.RawMessage(strings.Repeat(`{"a":`, task.MaxNesting) + "1" + strings.Repeat("}", task.MaxNesting))
 			asks := &task.Task{Status: task.Status{State: task.StateInputRequired, Message: &task.Message{Parts: []task.Part{{Kind: task.PartData, Data: deep}}}}}
 			encoded, err = v.binary.Page(&engine.Page{Tasks: []*task.Task{asks}}, all)
