@@ -1,6 +1,8 @@
 package v0
 
 import (
+	"cmp"
+
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 )
@@ -8,16 +10,20 @@ import (
 // Cancel reads TaskIdParams.
 func Cancel(r *jsonrw.Reader) *engine.CancelRequest {
 	c := new(engine.CancelRequest)
+	beside := "" // where llms.txt of 0.2 has the id
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
-		case "id", "taskId": // llms.txt of 0.2
+		case "id":
 			c.TaskID = r.String()
+		case "taskId":
+			beside = r.String()
 		case "metadata":
 			c.Metadata = r.RawObject()
 		default:
 			r.Skip()
 		}
 	}
+	c.TaskID = cmp.Or(c.TaskID, beside)
 	r.Require(c.TaskID != "", "id")
 	return c
 }
@@ -26,14 +32,18 @@ func Cancel(r *jsonrw.Reader) *engine.CancelRequest {
 // historyLength.
 func Subscribe(r *jsonrw.Reader) *engine.SubscribeRequest {
 	s := new(engine.SubscribeRequest)
+	beside := ""
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
-		case "id", "taskId":
+		case "id":
 			s.TaskID = r.String()
+		case "taskId":
+			beside = r.String()
 		default:
 			r.Skip()
 		}
 	}
+	s.TaskID = cmp.Or(s.TaskID, beside)
 	r.Require(s.TaskID != "", "id")
 	return s
 }

@@ -131,16 +131,20 @@ func newest(n int) dialect.View { return dialect.View{History: n, ShowEmpty: tru
 // get reads TaskQueryParams.
 func get(r *jsonrw.Reader, view *dialect.View) *engine.GetRequest {
 	g := &engine.GetRequest{WithArtifacts: true}
+	beside := "" // where llms.txt of 0.2 has the id
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
-		case "id", "taskId": // llms.txt of 0.2
+		case "id":
 			g.TaskID = r.String()
+		case "taskId":
+			beside = r.String()
 		case "historyLength":
 			*view = newest(r.Count())
 		default:
 			r.Skip()
 		}
 	}
+	g.TaskID = cmp.Or(g.TaskID, beside)
 	r.Require(g.TaskID != "", "id")
 	return g
 }

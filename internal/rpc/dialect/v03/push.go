@@ -1,6 +1,8 @@
 package v03
 
 import (
+	"cmp"
+
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
@@ -11,15 +13,21 @@ import (
 // setPush reads TaskPushNotificationConfig.
 func setPush(r *jsonrw.Reader) *engine.PushRequest {
 	p := new(engine.PushRequest)
+	var beside *engine.PushSetting
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "taskId":
 			p.TaskID = r.String()
-		case "pushNotificationConfig", "config": // llms.txt of 0.2
+		case "pushNotificationConfig":
 			p.Set = v0.PushConfig(r, (*jsonrw.Reader).Name, true)
+		case "config": // llms.txt of 0.2
+			beside = v0.PushConfig(r, (*jsonrw.Reader).Name, true)
 		default:
 			r.Skip()
 		}
+	}
+	if p.Set == nil {
+		p.Set = beside
 	}
 	r.Require(p.TaskID != "", "taskId")
 	r.Require(p.Set != nil, "pushNotificationConfig")
@@ -29,16 +37,20 @@ func setPush(r *jsonrw.Reader) *engine.PushRequest {
 // namePush reads params that name a task, and optionally one of its configurations.
 func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
 	p := new(engine.PushRequest)
+	beside := ""
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
-		case "id", "taskId":
+		case "id":
 			p.TaskID = r.String()
+		case "taskId":
+			beside = r.String()
 		case "pushNotificationConfigId":
 			p.ConfigID = r.String()
 		default:
 			r.Skip()
 		}
 	}
+	p.TaskID = cmp.Or(p.TaskID, beside)
 	r.Require(p.TaskID != "", "id")
 	r.Require(p.ConfigID != "" || op != engine.OpPushDelete, "pushNotificationConfigId")
 	return p
