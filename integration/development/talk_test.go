@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -171,6 +172,7 @@ func TestCutStreamsContinue(t *testing.T) {
 	t.Parallel()
 	const pieces = 20
 	more := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(more) })
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		for i := range pieces {
@@ -183,6 +185,7 @@ func TestCutStreamsContinue(t *testing.T) {
 		_, _ = fmt.Fprintln(w, `{"type":"complete"}`)
 	}))
 	t.Cleanup(agent.Close)
+	t.Cleanup(goOn)
 	config := clustertest.Replace(clustertest.Steady, "executor: {kind: demo}", fmt.Sprintf("executor: {kind: http, http: {url: %q}}", agent.URL))
 	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: config})
 	all := map[string]*process{}
@@ -201,7 +204,7 @@ func TestCutStreamsContinue(t *testing.T) {
 		link.Cut()
 		all[name].see("resuming after event")
 	}
-	close(more)
+	goOn()
 	for name, p := range all {
 		require.Zero(t, p.end(), name)
 		var chunks []string

@@ -328,6 +328,9 @@ func (w *world) call(ctx context.Context, d *done) {
 		close(d.over)
 	}()
 	header := []string{"A2A-Version", d.d.Version}
+	if d.d == a2atest.V01 {
+		header = append(header, "X-A2A-Extensions", a2atest.ResumeURI)
+	}
 	if d.key != "" {
 		header = append(header, "Idempotency-Key", d.key)
 	}

@@ -341,8 +341,8 @@ func (c *Client) call(ctx context.Context, op client.Op, p *client.Params) (*Eve
 // request writes a request.
 func (c *Client) request(op client.Op, p *client.Params) (*client.Request, error) {
 	p.Tenant = c.tenant
-	if c.wire.Binding == client.GRPC && op.Streams() {
-		p.Extensions = []string{resumeURI} // the only way to ids there; a server that does not know it ignores it
+	if op.Streams() && (c.wire.Binding == client.GRPC || c.wire.ChoosesIDs()) {
+		p.Extensions = []string{resumeURI} // the only way to ids over gRPC and in 0.1; a server that does not know it ignores it
 	}
 	r, err := c.wire.Request(c.url, op, p)
 	if err != nil {

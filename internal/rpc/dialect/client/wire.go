@@ -206,10 +206,9 @@ func (w *Wire) header(op Op, p *Params) http.Header {
 	} else if op == Subscribe {
 		set("Last-Event-ID", p.After)
 	}
-	if w.clientIDs {
-		return h // 0.1 has neither versions nor extensions
+	if !w.clientIDs { // 0.1 has no such header
+		set("A2A-Version", w.Version)
 	}
-	set("A2A-Version", w.Version)
 	name := dialect.OldExtensionsHeader
 	if w.modern {
 		name = dialect.ExtensionsHeader
