@@ -14,8 +14,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
-// outages explains warnings about the database, of which there are many at once. It logs when the database goes out of reach and when it is back, and which session blocks others. Each duty and listener fails meanwhile, again and again;
-// their warnings of this cause, and what they say of its end, become debug lines.
+// outages explains warnings about the database, of which there are many at once. It logs when the database goes out of reach and
+// when it is back, and which session blocks others. Each duty and listener fails meanwhile, again and again: their warnings of this
+// cause, and what they say of its end, become debug lines.
 type outages struct {
 	log       *slog.Logger
 	away      atomic.Bool

@@ -78,7 +78,7 @@ func (s *sockets) open(ctx context.Context, key, address string) (net.Listener, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	return net.FileListener(f)
 }
 

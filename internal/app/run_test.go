@@ -175,7 +175,7 @@ func TestHangupChangesAgents(t *testing.T) {
 	stop()
 	require.NoError(t, <-ended)
 	require.Contains(t, said.String(), `"keys":["log.level"]`)
-	_, err = http.Get(at)
+	_, err = net.Dial("tcp", flags["listen"])
 	require.Error(t, err, "the port is closed")
 }
 

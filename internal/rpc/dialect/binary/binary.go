@@ -173,7 +173,7 @@ func jsonPath(path protopath.Path) string {
 		b.WriteString(s)
 	}
 	for _, step := range path {
-		switch step.Kind() {
+		switch step.Kind() { //nolint:exhaustive // the others name nothing
 		case protopath.FieldAccessStep:
 			if f := step.FieldDescriptor(); f.ParentFile().Package() != "google.protobuf" { // JSON has no members for what these are made of
 				name(f.JSONName())
