@@ -59,7 +59,7 @@ func migrationStatus(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 // existingDatabase is for all verbs but serve: they must not create a database in the current folder.
 func existingDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app.Database, error) {
 	if cfg.DatabaseURL == "" && !pgembed.Exists(cfg.DataDir) {
-		return nil, usage("%s has no database; run this where the server runs, or set HOLDFAST_DATABASE_URL", cfg.DataDir)
+		return nil, usage("%s has no database; run this where the server runs, name its admin address with --server, or set HOLDFAST_DATABASE_URL", cfg.DataDir)
 	}
 	return app.OpenDatabase(ctx, ctx, cfg, log)
 }
