@@ -191,6 +191,11 @@ func (e *estate) whichAgent() {
 		w := wires[len(wires)-1]
 		got := e.ShowGRPC(w, "GetTask", a2atest.JSON(object{"id": a.task, "tenant": tenant}), append([]string{"a2a-version", "1.0"}, half...)...)
 		require.Regexp(e.T, "^"+want+"\n", got.Whole, tenant)
+		if want == "NotFound" {
+			want = "InvalidArgument" // which no other agent says
+		}
+		got = e.ShowGRPC(w, "GetTask", a2atest.JSON(object{"id": a.task, "tenant": tenant, "historyLength": -1}), append([]string{"a2a-version", "1.0"}, half...)...)
+		require.Regexp(e.T, "^"+want+"\n", got.Whole, tenant)
 	}
 }
 

@@ -74,7 +74,7 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 		return err
 	}
 	if err := c.decode(message); err != nil {
-		return c.fail(err)
+		return c.fail(c.Unread(c.s.Tenant(op, message), err))
 	}
 	if op.Streams() {
 		return c.follow()

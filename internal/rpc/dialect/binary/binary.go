@@ -116,6 +116,16 @@ func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
 	return c.Codec.Decode(op, params)
 }
 
+// Tenant returns the agent that a request names, or "": also if Decode refuses it.
+func (c *Codec) Tenant(op engine.Op, message []byte) string {
+	m := c.requests[op].New()
+	field := m.Descriptor().Fields().ByName("tenant")
+	if field != nil && nested(message, m.Descriptor(), 0) <= maxNested && proto.Unmarshal(message, m.Interface()) == nil {
+		return m.Get(field).String()
+	}
+	return ""
+}
+
 // document converts a message to ProtoJSON, by way of m.
 func document(message []byte, m proto.Message) ([]byte, error) {
 	if n := nested(message, m.ProtoReflect().Descriptor(), 0); n > maxNested {
