@@ -33,8 +33,7 @@ func Serve(ctx context.Context, log *slog.Logger, agents map[string]Executor) er
 	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
 	source := config.Source{Env: os.LookupEnv, Programs: slices.Sorted(maps.Keys(agents))}
-	changes := source.Changes()
-	cfg, err := config.Load(source)
+	cfg, changes, err := source.Watch()
 	if err != nil {
 		return err
 	}

@@ -27,9 +27,10 @@ SELECT * FROM holdfast.tasks
  ORDER BY id DESC LIMIT @max_rows;
 
 -- name: TaskRetried :exec
--- Notes the task that a retry has made of another. By primary key.
+-- Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an earlier one. By
+-- primary key.
 UPDATE holdfast.tasks SET retried_as = @again::uuid
- WHERE id = @id;
+ WHERE id = @id AND coalesce(retried_as < @again::uuid, true);
 
 -- name: OpsTasksSince :many
 -- Tasks created after a task or a time; an id begins with its time (primary key).

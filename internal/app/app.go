@@ -84,7 +84,7 @@ func (p *process) serve(ctx context.Context, cfg *config.Config, g *generation) 
 	g.files = access.files
 	e := &env{
 		process: p, generation: g, cfg: cfg, log: log, registry: registry, metrics: metrics,
-		memory: budgets(base, cfg, registry, log), figures: newFigures(cfg), outages: outages,
+		memory: budgets(p.base, g.first, cfg, registry, log), figures: newFigures(cfg), outages: outages,
 	}
 	if e.tracer, err = tracing.FromEnvironment(base, tracing.Service{Version: p.Version, Instance: processName()}, log); err != nil {
 		return err
@@ -103,7 +103,11 @@ func (p *process) serve(ctx context.Context, cfg *config.Config, g *generation) 
 		}
 	}
 	db := p.db
-	if err := db.prepare(ctx, cfg.Migrate, log, func(reason string) { admin.waiting.Store(&reason) }); err != nil || ctx.Err() != nil {
+	migrate := cfg.Migrate
+	if !g.first {
+		migrate = config.MigrateOff // the server before works with the schema; this one waits for nobody
+	}
+	if err := db.prepare(ctx, migrate, log, func(reason string) { admin.waiting.Store(&reason) }); err != nil || ctx.Err() != nil {
 		return err
 	}
 	return serve(ctx, base, e, ports, admin, db, agents, access)

@@ -25,7 +25,8 @@ type process struct {
 type generation struct {
 	first bool
 	up    chan struct{} // closed when it serves
-	ended chan error
+	done  chan struct{} // closed when it has ended, with err
+	err   error
 	stop  context.CancelCauseFunc
 	files *auth.Reloader // known when it is up
 }
@@ -34,31 +35,33 @@ type generation struct {
 var errReplaced = errors.New("replaced by a server with other agents")
 
 func (p *process) begin(ctx context.Context, cfg *config.Config, first bool) *generation {
-	g := &generation{first: first, up: make(chan struct{}), ended: make(chan error, 1)}
+	g := &generation{first: first, up: make(chan struct{}), done: make(chan struct{})}
 	ctx, g.stop = context.WithCancelCause(ctx)
 	p.servers.Go(func() {
+		defer close(g.done)
 		defer g.stop(nil)
-		err := p.serve(ctx, cfg, g)
-		if err != nil && errors.Is(context.Cause(ctx), errReplaced) {
-			p.log.Error("the server before has failed", "error", err)
+		g.err = p.serve(ctx, cfg, g)
+		if g.err != nil && errors.Is(context.Cause(ctx), errReplaced) {
+			p.log.Error("the server before has failed", "error", g.err)
 		}
-		g.ended <- err
 	})
 	return g
 }
 
-// run serves until ctx ends or the server fails.
+// run serves until ctx ends or the server fails. It takes a SIGHUP when it serves and no other server stops.
 func (p *process) run(ctx context.Context, cfg *config.Config) error {
 	current := p.begin(ctx, cfg, true)
-	up, hangups := current.up, (<-chan struct{})(nil)
+	ready, hangups := current.up, (<-chan struct{})(nil)
 	for {
 		select {
-		case err := <-current.ended:
-			return err
-		case <-up:
-			up, hangups = nil, p.Hangups
+		case <-current.done:
+			return current.err
+		case <-ready:
+			ready, hangups = nil, p.Hangups
 		case <-hangups:
-			current = p.reload(ctx, current)
+			if next := p.reload(ctx, current); next != current {
+				ready, hangups, current = current.done, nil, next
+			}
 		}
 	}
 }
@@ -82,10 +85,13 @@ func (p *process) reload(ctx context.Context, current *generation) *generation {
 	next := p.begin(ctx, change.Config, false)
 	select {
 	case <-next.up:
-	case err := <-next.ended:
+	case <-next.done:
 		if ctx.Err() == nil {
-			p.log.Error("the agents of the configuration cannot be used, and those before stay", "error", err)
+			p.log.Error("the agents of the configuration cannot be used, and those before stay", "error", next.err)
 		}
+		return current
+	case <-current.done:
+		next.stop(nil)
 		return current
 	}
 	change.Took()

@@ -19,14 +19,17 @@ const (
 	besideShare  = 60 // with an embedded PostgreSQL
 )
 
-// budgets sets the memory limit of the process and divides the bytes in flight. Until ctx ends, a small heap has room.
-func budgets(ctx context.Context, cfg *config.Config, registry prometheus.Registerer, log *slog.Logger) *memory.Budgets {
+// budgets sets the memory limit of the process and divides the bytes in flight. The first server of a process gives a small
+// heap room until that ends.
+func budgets(process context.Context, first bool, cfg *config.Config, registry prometheus.Registerer, log *slog.Logger) *memory.Budgets {
 	share := int64(runtimeShare)
 	if cfg.DatabaseURL == "" {
 		share = besideShare
 	}
 	limit := memory.Find(int64(cfg.Limits.Memory), share)
-	limit.Room(ctx)
+	if first {
+		limit.Room(process)
+	}
 	inFlight := cmp.Or(int64(cfg.Limits.BytesInFlight), memory.Share(limit.Bytes))
 	log.Info("memory limit", "bytes", limit.Bytes, "source", limit.Source, "runtime_bytes", limit.Runtime, "bytes_in_flight", inFlight)
 	b := memory.New(inFlight)

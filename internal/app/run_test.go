@@ -127,8 +127,7 @@ func TestHangupChangesAgents(t *testing.T) {
 	url := storetest.New(t).URL
 	flags := map[string]string{"listen": nettest.Reserve(t), "grpc_listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", "database_url": url}
 	source := config.Source{File: file, Flags: flags, Programs: []string{"slow"}}
-	changes := source.Changes()
-	cfg, err := config.Load(source)
+	cfg, changes, err := source.Watch()
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

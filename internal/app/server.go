@@ -41,6 +41,9 @@ type server struct {
 	replaced   bool // by another server of the process, which has the same ports
 }
 
+// replacedDelay is how long a server that was replaced still answers on connections that were idle, before it closes them.
+const replacedDelay = 2 * time.Second
+
 // lastAnswers is how long requests and streams may take to end after the last run.
 const lastAnswers = 15 * time.Second
 
@@ -151,14 +154,18 @@ func (s *server) endReadiness() {
 // drain gives balancers the time to see the end of readiness. A second signal ends the wait, and not the process. A part
 // that fails also ends it.
 func (s *server) drain(failed context.Context) {
-	if s.api == nil || s.cfg.DrainDelay == 0 || s.replaced {
+	delay := s.cfg.DrainDelay
+	if s.replaced {
+		delay = max(delay, replacedDelay)
+	}
+	if s.api == nil || delay == 0 {
 		return
 	}
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(again)
 	select {
-	case <-time.After(s.cfg.DrainDelay):
+	case <-time.After(delay):
 	case <-again:
 		s.log.Info("second signal: not waiting for balancers")
 	case <-failed.Done():

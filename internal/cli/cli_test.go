@@ -367,6 +367,12 @@ func TestKeyOfTheEnvironment(t *testing.T) {
 		require.Contains(t, keys, want, args)
 		require.Len(t, slices.Compact(keys), 1, args)
 	}
+	// The server of a directory is not named by the environment: the directory may come from anybody.
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, config.URLFile), []byte(server.URL), 0o600))
+	keys = nil
+	session{env: map[string]string{"HOLDFAST_DATA_DIR": dir, "HOLDFAST_API_KEY": "hfk_1"}}.run(t, "card")
+	require.Equal(t, []string{""}, slices.Compact(keys))
 }
 
 func TestUnreachableServerMessage(t *testing.T) {

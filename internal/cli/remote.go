@@ -36,7 +36,7 @@ func (r *remote) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.url, "url", "", "URL of the agent or the server, or of its card if it ends in .json (default $HOLDFAST_URL, else the server of this directory, else "+defaultURL+")")
 	flags.StringVar(&r.agent, "agent", "", "name of an agent, which the server has at /agents/NAME below the URL (default: the agent at the URL)")
-	flags.StringArrayVarP(&r.headers, "header", "H", nil, `header to send, as "Name: value"; @FILE has such lines, which other users do not see, and @- is standard input; may be repeated. Without --url, HOLDFAST_API_KEY gives X-API-Key`)
+	flags.StringArrayVarP(&r.headers, "header", "H", nil, `header to send, as "Name: value"; @FILE has such lines, which other users do not see, and @- is standard input; may be repeated. HOLDFAST_API_KEY gives X-API-Key to the server of HOLDFAST_URL`)
 	r.output = outputFlag(cmd)
 }
 
@@ -79,8 +79,8 @@ func (c *command) options(r *remote) (o client.Options, err error) {
 	if o.Header, err = readHeaders(c.In, "header", r.headers); err != nil {
 		return o, err
 	}
-	// The key is for the server that the environment names, and for no other.
-	if key := c.env("HOLDFAST_API_KEY"); key != "" && r.url == "" && r.endpoint == "" && o.Header.Get("X-API-Key") == "" && o.Header.Get("Authorization") == "" {
+	// The key is for the server that the environment names, and for no other: a directory may come from anybody.
+	if key := c.env("HOLDFAST_API_KEY"); key != "" && c.env("HOLDFAST_URL") != "" && r.url == "" && r.endpoint == "" && o.Header.Get("X-API-Key") == "" && o.Header.Get("Authorization") == "" {
 		o.Header.Set("X-API-Key", key)
 	}
 	return o, nil

@@ -5,8 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
 func (c *command) serve() *cobra.Command {
@@ -37,8 +35,7 @@ docs/configuration.md for all keys.`,
 	flags.String("roles", "", "roles of this replica: api, worker, push, separated by commas (default all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		source := c.configSource(configFlags(cmd.Flags()))
-		changes := source.Changes()
-		cfg, err := config.Load(source)
+		cfg, changes, err := source.Watch()
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,7 @@ package config
 
 import (
 	"maps"
-	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,15 +23,19 @@ func (c *Change) OnlyAgents() bool {
 	return !slices.ContainsFunc(c.Keys, func(key string) bool { return !strings.HasPrefix(key, "agents") })
 }
 
-// Changes returns a function that loads the configuration again, and compares its file with that of now. The error is that of Load.
-func (src *Source) Changes() func() (*Change, error) {
-	was := src.settings()
-	return func() (*Change, error) {
-		cfg, err := Load(*src)
+// Watch loads the configuration, and returns a function that loads it again and compares it. Its error is that of Load.
+func (src *Source) Watch() (*Config, func() (*Change, error), error) {
+	used, content, err := load(*src)
+	if err != nil {
+		return nil, nil, err
+	}
+	was := settings(content)
+	return used, func() (*Change, error) {
+		cfg, content, err := load(*src)
 		if err != nil {
 			return nil, err
 		}
-		now, changed := src.settings(), map[string]bool{}
+		now, changed := settings(content), map[string]bool{}
 		for key := range joined(was, now) {
 			before, had := was[key]
 			after, has := now[key]
@@ -47,8 +51,11 @@ func (src *Source) Changes() func() (*Change, error) {
 			}
 			changed[key] = true
 		}
-		return &Change{Config: cfg, Keys: slices.Sorted(maps.Keys(changed)), Took: func() { was = now }}, nil
-	}
+		if len(changed) == 0 && !reflect.DeepEqual(used.Agents, cfg.Agents) {
+			changed["agents"] = true // their order, or a secret in a file
+		}
+		return &Change{Config: cfg, Keys: slices.Sorted(maps.Keys(changed)), Took: func() { used, was = cfg, now }}, nil
+	}, nil
 }
 
 func joined(a, b map[string]string) map[string]string {
@@ -57,13 +64,11 @@ func joined(a, b map[string]string) map[string]string {
 	return all
 }
 
-// settings returns the texts of the file by their keys, as they are there.
-func (src *Source) settings() map[string]string {
+// settings returns the texts of a file by their keys, as they are there.
+func settings(content *yaml.Node) map[string]string {
 	out := map[string]string{}
-	var doc yaml.Node
-	raw, err := os.ReadFile(src.path())
-	if err == nil && yaml.Unmarshal(raw, &doc) == nil && len(doc.Content) > 0 { // else there is no file, or Load says what is wrong
-		flatten("", doc.Content[0], out)
+	if content != nil {
+		flatten("", content, out)
 	}
 	return out
 }

@@ -32,12 +32,18 @@ type Source struct {
 // Load reads, completes and checks a configuration. If its content has mistakes, the error is an *Error with all of
 // them.
 func Load(src Source) (*Config, error) {
+	c, _, err := load(src)
+	return c, err
+}
+
+// load also returns the file's content, or nil: a file that is a pipe can be read only once.
+func load(src Source) (*Config, *yaml.Node, error) {
 	l := &loader{report: report{origins: map[string]origin{}}, secrets: map[string]*secretField{}, env: src.Env, file: src.path(), programs: src.Programs}
 	c := Default()
 	root := reflect.ValueOf(c).Elem()
 	if l.file != "" {
 		if err := l.readFile(root); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	l.readEnvironment("", root)
@@ -71,7 +77,7 @@ func Load(src Source) (*Config, error) {
 	}
 	l.validate(c)
 	if err := l.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range c.Agents {
 		agent := fmt.Sprintf("agents[%d]", i)
@@ -80,7 +86,7 @@ func Load(src Source) (*Config, error) {
 	if c.DefaultAgent() == nil {
 		c.Agents[0].Default = true
 	}
-	return c, nil
+	return c, l.content, nil
 }
 
 // path returns the path of the file; "" without one.
@@ -98,6 +104,7 @@ type loader struct {
 	file string
 	// programs are the agents that the calling program implements.
 	programs []string
+	content  *yaml.Node              // of the file
 	secrets  map[string]*secretField // those that files and commands give, by the key of the value
 }
 
@@ -136,7 +143,8 @@ func (l *loader) readFile(root reflect.Value) error {
 		l.syntax(err)
 		return nil
 	}
-	l.decode("", doc.Content[0], root)
+	l.content = doc.Content[0]
+	l.decode("", l.content, root)
 	return nil
 }
 

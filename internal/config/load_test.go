@@ -235,20 +235,24 @@ func TestChangesOfTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "holdfast.yaml")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	write("log: {level: info}\nagents:\n  - {name: a, executor: {kind: demo}}\n  - {name: b, executor: {kind: demo}}\n")
-	changes := (&Source{File: file}).Changes()
+	_, changes, err := (&Source{File: file}).Watch()
+	require.NoError(t, err)
 	for text, want := range map[string][]string{
-		"# moved\nagents:\n  - {name: b, executor: {kind: demo}}\n  - {executor: {kind: demo}, name: a}\nlog:\n  level: info\n":                  nil,
+		"# moved\nagents:\n  - {name: b, executor: {kind: demo}}\n  - {executor: {kind: demo}, name: a}\nlog:\n  level: info\n":                  {"agents"},
 		"listen: 127.0.0.1:1\nagents:\n  - {name: a, executor: {kind: demo}, limits: {concurrency: 2}}\n  - {name: c, executor: {kind: demo}}\n": {"agents[a].limits.concurrency", "agents[b]", "agents[c]", "listen", "log.level"},
 	} {
 		write(text)
 		got, err := changes()
 		require.NoError(t, err)
 		require.Equal(t, want, got.Keys)
-		require.Equal(t, want == nil, got.OnlyAgents())
+		require.Equal(t, len(want) == 1, got.OnlyAgents(), "the first agent is the default one")
 	}
 	write("agents: [{nme: a}]")
-	_, err := changes()
+	_, err = changes()
 	require.ErrorContains(t, err, "nme")
+	write("agents: &a [*a]")
+	_, _, err = (&Source{File: file}).Watch()
+	require.Error(t, err)
 }
 
 func TestUnreadableFile(t *testing.T) {

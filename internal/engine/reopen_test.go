@@ -239,6 +239,16 @@ func TestRetryOfEndedTaskCreatesTask(t *testing.T) {
 		twice, err := r.retry(t, old, last)
 		require.NoError(t, err)
 		require.Equal(t, again.ID, twice.ID, "another operator did the same at that moment")
+		if newest.IsZero() {
+			defer func() {
+				late, err := r.retry(t, old, last)
+				require.NoError(t, err)
+				require.Equal(t, again.ID, late.ID, "a late repetition of the first")
+				h, err := r.store.Header(t.Context(), old.ID)
+				require.NoError(t, err)
+				require.NotEqual(t, again.ID, h.RetriedAs)
+			}()
+		}
 		newest = again.ID
 		h, err := r.store.Header(t.Context(), again.ID)
 		require.NoError(t, err)

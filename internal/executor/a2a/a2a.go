@@ -83,8 +83,8 @@ type run struct {
 	*Front
 	*executor.Run
 	to       *target
-	guess    *target // before to, refused with guessErr
-	guessErr error
+	refused  error // of the version that was tried first
+	loaded   link  // as earlier runs have stored it
 	mirror   *mirror
 	forwards task.Forwarded // of the client's headers
 
@@ -160,6 +160,7 @@ func (r *run) load(ctx context.Context, out executor.Emitter) error {
 			return err
 		}
 	}
+	r.loaded = r.link
 	if r.link.Older && r.to.guessed {
 		r.to = r.to.of01()
 	}
@@ -388,17 +389,22 @@ func (r *run) send(ctx context.Context) error {
 		a, err = r.open(callCtx, client.Send, params)
 	}
 	switch {
+	case refusedVersion(err) && r.refused != nil: // it speaks neither
+		r.link = r.loaded
+		return outcome(r.refused)
 	case refusedVersion(err) && r.to.guessed:
-		r.to, r.guess, r.guessErr = r.to.of01(), r.to, err
+		r.to, r.refused = r.to.of01(), err
 		return r.execute(ctx)
-	case refusedVersion(err) && r.guess != nil: // it does not speak 0.1 either
-		r.to, r.link.Task = r.guess, ""
-		return outcome(r.guessErr)
+	case refusedVersion(err) && r.to.newer != nil: // it spoke 0.1 before
+		r.older.Store(false)
+		r.loaded.Older = false
+		r.to, r.link, r.refused = r.to.newer, r.loaded, err
+		return r.execute(ctx)
 	case err != nil:
 		return outcome(err)
 	}
 	r.Began()
-	if r.to.older {
+	if r.to.newer != nil {
 		r.link.Older = true
 		r.older.Store(true)
 	}

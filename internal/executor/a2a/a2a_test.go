@@ -958,6 +958,13 @@ func TestAgentsOf01(t *testing.T) {
 	require.NoError(t, cancelRun(t, restarted, run, executor.ReasonCanceled))
 	require.Len(t, a.called("tasks/cancel"), 1)
 
+	a.forget("tasks/sendSubscribe")
+	a.forget("message/stream")
+	a.on("message/stream", streams(`{"kind":"task","id":"r-1","contextId":"c","status":{"state":"completed"}}`))
+	completes(t, e, executortest.NewRun("hello"))
+	completes(t, e, executortest.NewRun("hello"))
+	require.Len(t, a.called("tasks/sendSubscribe"), 3, "the agent was upgraded, which the second of these knows")
+
 	a, e = begin(a2a.Options{Version: "0.1"})
 	completes(t, e, executortest.NewRun("hello"))
 	require.Empty(t, a.called("message/stream"))

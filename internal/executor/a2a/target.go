@@ -22,13 +22,13 @@ type target struct {
 	pushes  bool
 	card    *client.Card // nil if the configuration says everything
 	guessed bool         // nobody names the version: the agent may speak 0.1
-	older   bool         // it does
+	newer   *target      // of a target for 0.1: the guessed one
 }
 
 // of01 returns the target for an agent of 0.1.
 func (t *target) of01() *target {
 	of := *t
-	of.wire, of.guessed, of.older = client.Oldest(), false, true
+	of.wire, of.guessed, of.newer = client.Oldest(), false, t
 	return &of
 }
 

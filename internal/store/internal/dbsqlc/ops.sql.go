@@ -409,7 +409,7 @@ func (q *Queries) SessionBusy(ctx context.Context, db DBTX, arg SessionBusyParam
 
 const taskRetried = `-- name: TaskRetried :exec
 UPDATE holdfast.tasks SET retried_as = $1::uuid
- WHERE id = $2
+ WHERE id = $2 AND coalesce(retried_as < $1::uuid, true)
 `
 
 type TaskRetriedParams struct {
@@ -417,7 +417,8 @@ type TaskRetriedParams struct {
 	ID    uuid.UUID
 }
 
-// Notes the task that a retry has made of another. By primary key.
+// Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an earlier one. By
+// primary key.
 func (q *Queries) TaskRetried(ctx context.Context, db DBTX, arg TaskRetriedParams) error {
 	_, err := db.Exec(ctx, taskRetried, arg.Again, arg.ID)
 	return err
