@@ -95,7 +95,7 @@ curl() {
   local SEEN=0
   while IFS= read -r LINE; do
     printf '%s\n' "$LINE"
-    if [[ $LINE == id:* ]]; then SEEN=$((SEEN + 1)); fi
+    if [[ $LINE == data:* ]]; then SEEN=$((SEEN + 1)); fi
     if [[ -z $LINE && $SEEN -ge ` + events + ` ]]; then break; fi
   done < <(exec curl "$@")
   kill $! 2> /dev/null || true
@@ -254,8 +254,7 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 
 	kill := answers["Kill it"]
 	require.Len(t, kill, 4)
-	live := streamIDs(t, kill[1])
-	require.Equal(t, indexes(1, 4), live, "the stream began before the server was killed")
+	require.Equal(t, 4, strings.Count(kill[1], "data: "), "the stream began before the server was killed")
 	require.NotContains(t, kill[1], `"final":true`)
 	require.Contains(t, kill[2], `"state": "working"`, "the task agrees with the log")
 	require.Contains(t, kill[2], `"state":"completed"`)
