@@ -114,11 +114,16 @@ class Outbox:
                 error: Exception = e
                 if len(body) > BATCH_BYTES and self._answers() > answers:
                     answers, broken = self._answers(), broken + 1
-                if broken == BROKEN and not self.closed:  # something on the way does not take a body of this size
-                    broken = 0
-                    detail = f"its upload of {len(body)} bytes broke {BROKEN} times, while the server answered heartbeats: {e}"
-                    self._problem(Problem(413, {"reason": "too_large", "detail": detail}))
-                    continue
+                if broken >= BROKEN and not self.closed:  # something on the way does not take a body of this size
+                    stored = await self._stored()
+                    if stored:
+                        broken = 0
+                        continue
+                    if stored is False and not self.closed:
+                        broken = 0
+                        detail = f"its upload of {len(body)} bytes broke {BROKEN} times, while the server answered heartbeats: {e}"
+                        self._problem(Problem(413, {"reason": "too_large", "detail": detail}))
+                        continue
             except Problem as e:
                 if self.closed:
                     return
@@ -146,6 +151,15 @@ class Outbox:
             failures += 1
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._until_closed(), backoff.pause(error))
+
+    async def _stored(self) -> bool | None:
+        """Ask the server whether it has the first event: only its answers may have been lost. None: it does not say."""
+        base = self._base
+        try:
+            self._drop((await self._post(base, b""))["next"])
+        except (Unreachable, Problem):
+            return None
+        return self._base > base
 
     async def _until_closed(self) -> None:
         while not self.closed:
