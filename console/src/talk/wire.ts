@@ -92,12 +92,15 @@ const methods: Record<"0.1" | "0.3" | "1.0", Record<Op, string>> = {
 
 let counter = 0;
 
+const resumeUri = "https://github.com/holdfast-a2a/holdfast/blob/main/docs/extensions/resume.md";
+
 function build(s: Speech, op: Op, rest: { path: string; method: "GET" | "POST" }, params: unknown, lastEventId = ""): Request {
   const headers: Record<string, string> = {
     Accept: op === "stream" || op === "subscribe" ? "text/event-stream, application/json" : "application/json",
   };
-  // 0.1 has no header for its version: the path says it.
+  // 0.1 has no header for its version: the path says it. There the ids of events come on request.
   if (s.version !== "0.1") headers["A2A-Version"] = s.version;
+  else if (op === "stream" || op === "subscribe") headers["X-A2A-Extensions"] = resumeUri;
   if (lastEventId) headers["Last-Event-ID"] = lastEventId;
   if (s.binding === "rest") {
     const path = (s.version === "0.3" ? "v1/" : "") + rest.path;
