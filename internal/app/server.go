@@ -36,7 +36,7 @@ type server struct {
 	operators  *adminapi.API
 	duties     *maintenance.Runner
 	admin      *adminServer
-	watches    []func(context.Context) error // of the agents behind fronts, the database and SIGHUP
+	watches    []func(context.Context) error // of the agents behind fronts, and of the database
 	stopping   atomic.Bool
 	replaced   bool // by another server of the process, which has the same ports
 }

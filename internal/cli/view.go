@@ -150,9 +150,6 @@ func viewTask(t *task.Task, calls []store.CallRow) taskView {
 			v.CalledBy = calls[i].Parent.String()
 		}
 	}
-	if !t.RetriedAs.IsZero() {
-		v.RetriedAs = t.RetriedAs.String()
-	}
 	for i := range t.History {
 		v.History[i] = *viewMessage(&t.History[i])
 	}

@@ -161,9 +161,7 @@ func (r *run) load(ctx context.Context, out executor.Emitter) error {
 		}
 	}
 	r.loaded = r.link
-	if r.link.Older && r.to.guessed {
-		r.to = r.to.of01()
-	}
+	r.to = r.to.known(r.link.Older)
 	if r.link.Context == "" {
 		if r.contextVer, err = read(executor.OfContext, &r.context); err != nil {
 			return err

@@ -33,9 +33,7 @@ func (f *Front) Cancel(ctx context.Context, c *executor.Cancellation) error {
 	if err != nil {
 		return err
 	}
-	if of.Older && to.guessed {
-		to = to.of01()
-	}
+	to = to.known(of.Older)
 	if of.Task == "" && to.wire.ChoosesIDs() {
 		of.Task = c.ID.String() // a send may have been under way
 	}

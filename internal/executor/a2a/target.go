@@ -32,6 +32,14 @@ func (t *target) of01() *target {
 	return &of
 }
 
+// known returns the target for 0.1 if the agent has shown that it speaks that, although nobody says so.
+func (t *target) known(older bool) *target {
+	if older && t.guessed {
+		return t.of01()
+	}
+	return t
+}
+
 // refusedVersion reports whether an agent may have refused a request because of its version: it does not know the method, or
 // finds the request invalid, as the official server of 0.1 does.
 func refusedVersion(err error) bool {
@@ -55,14 +63,14 @@ func (o *Options) fixed() *target {
 
 // aim returns the target, and reads the card if it is not known.
 func (f *Front) aim(ctx context.Context) (*target, error) {
-	t, err := f.target.Load(), error(nil)
+	t := f.target.Load()
 	if t == nil {
-		t, err = f.find(ctx)
+		var err error
+		if t, err = f.find(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if t != nil && t.guessed && f.older.Load() {
-		t = t.of01()
-	}
-	return t, err
+	return t.known(f.older.Load()), nil
 }
 
 func (f *Front) find(ctx context.Context) (*target, error) {

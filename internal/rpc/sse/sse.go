@@ -78,13 +78,15 @@ func (s *Writer) Event(id []byte, data ...[]byte) {
 }
 
 // separators are what some clients (httpx-sse before 0.4.2) take for the end of a line. In JSON they occur only in strings.
-var separators = [...]struct{ raw, escape string }{{"\u2028", `\u2028`}, {"\u2029", `\u2029`}, {"\u0085", `\u0085`}}
+var separators = [...]struct{ raw, escape []byte }{
+	{[]byte("\u2028"), []byte(`\u2028`)}, {[]byte("\u2029"), []byte(`\u2029`)}, {[]byte("\u0085"), []byte(`\u0085`)},
+}
 
 // oneLine escapes the line separators of Unicode in JSON. Without one, it returns the same bytes.
 func oneLine(document []byte) []byte {
 	for _, s := range separators {
-		if bytes.Contains(document, []byte(s.raw)) {
-			document = bytes.ReplaceAll(document, []byte(s.raw), []byte(s.escape))
+		if bytes.Contains(document, s.raw) {
+			document = bytes.ReplaceAll(document, s.raw, s.escape)
 		}
 	}
 	return document
