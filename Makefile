@@ -31,7 +31,7 @@ export BENCH BENCHTIME TURNS
 # Runs go test, and says how many tests ran.
 GOTEST = bin/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --
 # Servers are built first, so that no test compiles.
-PREBUILD = go run ./internal/clustertest/prebuild
+PREBUILD = go run ./internal/test/clustertest/prebuild
 CLUSTERS = $(filter-out %/documents %/compose,$(shell go list ./integration/...))
 
 PYTHONS  ?= python3
@@ -147,7 +147,7 @@ prose: bin/vale ## the rules of .vale on documents and comments, after a test of
 		xargs bin/vale --minAlertLevel=$(PROSE) --output=line --sort
 
 sqlc-vet: bin/sqlc ## prepare every query on a migrated database
-	go run ./internal/store/storetest/withdb bin/sqlc vet
+	go run ./internal/test/storetest/withdb bin/sqlc vet
 
 vuln: bin/govulncheck ## known vulnerabilities that our code reaches; VULNDB names a copy of the database (file:///...)
 	bin/govulncheck -db $(VULNDB) ./...
@@ -231,7 +231,7 @@ console-screenshots: console-programs ## the pictures of the documents, into doc
 .PHONY: console-programs
 console-programs: console
 	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/server
-	CGO_ENABLED=0 go build -trimpath -o bin/withdb ./internal/store/storetest/withdb
+	CGO_ENABLED=0 go build -trimpath -o bin/withdb ./internal/test/storetest/withdb
 
 console-heap: console/node_modules/.package-lock.json ## a console that is left open for long: its heap must not grow (minutes)
 	CONSOLE_HEAP=1 $(MAKE) console-test CONSOLE_TEST=heap

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/load"
-	"github.com/holdfast-a2a/holdfast/internal/nettest"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 )
 
 // The raw server is this test binary as a process of its own: net/http alone, with answers of the same size as the

@@ -4,8 +4,8 @@ package agents
 import (
 	"testing"
 
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/receivertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/receivertest"
 )
 
 func TestMain(m *testing.M) {

@@ -5,7 +5,7 @@ package documents
 import (
 	"testing"
 
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
 )
 
 func TestMain(m *testing.M) {

@@ -18,12 +18,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
-	"github.com/holdfast-a2a/holdfast/internal/modeltest"
-	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/resume"
-	"github.com/holdfast-a2a/holdfast/internal/runapi/runapitest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
+	"github.com/holdfast-a2a/holdfast/internal/test/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
+	"github.com/holdfast-a2a/holdfast/internal/test/runapitest"
 )
 
 // agent is the cluster's agent behind HTTP, or the model of another one, and can be away in several ways. Each request has a

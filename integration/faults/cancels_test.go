@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // A cancel's metadata reaches the agent in every version that has it, also if no run is left.

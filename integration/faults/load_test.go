@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 )
 
 // load is a crowd of clients that talk to all replicas and survive faults. They repeat unanswered requests with the

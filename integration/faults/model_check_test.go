@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/invarianttest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // Afterwards the logs tell the order of all events. Each answer must be the view of its task at some event: not older

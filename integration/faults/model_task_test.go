@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // The model of a task has three parts that know nothing of the server's code: what a client sees of a log, what the

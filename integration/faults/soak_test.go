@@ -20,11 +20,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/curvetest"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
-	"github.com/holdfast-a2a/holdfast/internal/receivertest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/curvetest"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
+	"github.com/holdfast-a2a/holdfast/internal/test/receivertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 var (

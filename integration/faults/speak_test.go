@@ -15,10 +15,10 @@ import (
 	"testing"
 
 	wires "github.com/holdfast-a2a/holdfast/internal/cli/client"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/torture"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // tongue is a version over a binding.

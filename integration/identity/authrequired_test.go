@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/issuertest"
-	"github.com/holdfast-a2a/holdfast/internal/receivertest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/issuertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/receivertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // vault is an agent that serves clients that sent it a secret, at an address of its own.

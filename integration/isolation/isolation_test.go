@@ -11,14 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/auth"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/issuertest"
-	"github.com/holdfast-a2a/holdfast/internal/receivertest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/issuertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/pgproxytest"
+	"github.com/holdfast-a2a/holdfast/internal/test/receivertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // Two agents of one server: at the first a task is visible to its owner, at the second to the owner's whole tenant.

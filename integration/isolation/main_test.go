@@ -5,10 +5,10 @@ package isolation
 import (
 	"testing"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/issuertest"
-	"github.com/holdfast-a2a/holdfast/internal/receivertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/issuertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/receivertest"
 )
 
 type object = a2atest.Object

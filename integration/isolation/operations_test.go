@@ -1,6 +1,6 @@
 package isolation
 
-import "github.com/holdfast-a2a/holdfast/internal/a2atest"
+import "github.com/holdfast-a2a/holdfast/internal/test/a2atest"
 
 // wires are all versions and bindings.
 var wires = append([]*a2atest.Wire{a2atest.V01, a2atest.V02, a2atest.V03, a2atest.V10, a2atest.Unversioned}, a2atest.Wires[4:]...)

@@ -11,8 +11,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
 )
 
 // mostEcho bounds an error in bytes: message, member and task, each of them shortened.

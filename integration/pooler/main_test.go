@@ -4,7 +4,7 @@ package pooler
 import (
 	"testing"
 
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
 )
 
 func TestMain(m *testing.M) {

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // A task that begins at one replica is continued, canceled and repeated at the other one, over every wire.

@@ -23,11 +23,11 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // installation is a replica with a database of its own, a name and an agent.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/modeltest"
-	"github.com/holdfast-a2a/holdfast/internal/otlptest"
-	"github.com/holdfast-a2a/holdfast/internal/receivertest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/test/otlptest"
+	"github.com/holdfast-a2a/holdfast/internal/test/receivertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 const (

@@ -5,7 +5,7 @@ package workers
 import (
 	"testing"
 
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m) }

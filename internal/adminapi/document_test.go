@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
-	"github.com/holdfast-a2a/holdfast/internal/openapitest"
+	"github.com/holdfast-a2a/holdfast/internal/test/openapitest"
 )
 
 // The document has the operations of the API, and says what each of them needs.

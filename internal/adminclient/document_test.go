@@ -9,8 +9,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
-	"github.com/holdfast-a2a/holdfast/internal/openapitest"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
+	"github.com/holdfast-a2a/holdfast/internal/test/openapitest"
 )
 
 // Every member that the client reads is in the document, with its type; and the client knows those that are required.

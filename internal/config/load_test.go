@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/casetest"
+	"github.com/holdfast-a2a/holdfast/internal/test/casetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

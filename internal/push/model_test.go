@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // Whatever receivers, processes and the database do, each webhook gets its events in order, one attempt at a time, each again

@@ -13,9 +13,9 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
-	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
-	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/pgproxytest"
+	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 )
 
 // A process is killed at every statement of a sweep that writes, in turn, and another one finishes the work. Afterwards expired

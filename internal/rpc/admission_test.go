@@ -40,8 +40,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
-	"github.com/holdfast-a2a/holdfast/internal/rpctest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // gated is a server with two agents. The agent gated requires tokens with the scope agents:use. The

@@ -24,9 +24,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
-	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // hostOf returns the host and port of a URL, as the check of a webhook does.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 )
 
 // turns is the number of messages of a conversation.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/holdfast-a2a/holdfast/internal/nettest"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 )
 
 // Over has a run use a network in memory, for its calls and for its receiver of webhooks.

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 )
 
 // fake is a small server of A2A 1.0 over JSON-RPC at two addresses of a network in memory. It keeps its promises, except for one fault. It also takes the

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 )
 
 // numberOf is the number of an event in the log of its task; 0 if the server numbers none. Servers without the extension may put

@@ -7,8 +7,8 @@ import (
 	"io"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 )
 
 // owners makes every request about a task as another caller, and compares its answer with that about no task.

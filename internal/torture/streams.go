@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 )
 
 // streams reads each task from its creation, as a subscriber at another address, and by polls.

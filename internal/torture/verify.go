@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 )
 
 // story is a task of a check, and what its end should be.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
+	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 )
 
 // receiver is where the server sends its notifications. While it is away it refuses them.

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/otlptest"
+	"github.com/holdfast-a2a/holdfast/internal/test/otlptest"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
-	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 

@@ -21,8 +21,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/nettest"
-	"github.com/holdfast-a2a/holdfast/internal/openapitest"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
+	"github.com/holdfast-a2a/holdfast/internal/test/openapitest"
 )
 
 const (

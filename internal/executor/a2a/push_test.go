@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // newPushing starts a polled server that accepts configurations, and a front that asks for notifications.

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 func newDemo(t testing.TB) executor.Executor {

@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
-	"github.com/holdfast-a2a/holdfast/internal/mcptest"
-	"github.com/holdfast-a2a/holdfast/internal/modeltest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/mcptest"
+	"github.com/holdfast-a2a/holdfast/internal/test/modeltest"
 )
 
 // newer is a server of the Responses API and the executor's options for it.

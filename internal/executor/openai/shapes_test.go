@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
-	"github.com/holdfast-a2a/holdfast/internal/mcptest"
-	"github.com/holdfast-a2a/holdfast/internal/modeltest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/mcptest"
+	"github.com/holdfast-a2a/holdfast/internal/test/modeltest"
 )
 
 // pieceOf is a chunk with entries of tool_calls.

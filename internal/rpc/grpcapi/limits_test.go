@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
-	"github.com/holdfast-a2a/holdfast/internal/rpctest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
+	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // A Watch would stay open for as long as its client likes, of any service that it names.

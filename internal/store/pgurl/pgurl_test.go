@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
-	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/test/pgproxytest"
+	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 )
 
 func TestURLHasPriority(t *testing.T) {
