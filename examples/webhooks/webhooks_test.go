@@ -23,7 +23,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
@@ -40,7 +39,7 @@ const (
 )
 
 // victim owns the tasks that the receivers know.
-var victim = identity.Owner{Tenant: "acme", Subject: "alice"}
+var victim = task.Owner{Tenant: "acme", Subject: "alice"}
 
 // origin is a server that signs and publishes its keys.
 type origin struct {
@@ -180,7 +179,7 @@ func delivery(url, id string) *push.Delivery {
 }
 
 // deliveries are of tasks of other owners.
-func deliveries(url string, owners []identity.Owner) (all []*push.Delivery) {
+func deliveries(url string, owners []task.Owner) (all []*push.Delivery) {
 	for _, o := range owners {
 		d := delivery(url, "d-2")
 		d.Owner = o
@@ -249,7 +248,7 @@ func TestReceivers(t *testing.T) {
 			require.NoError(t, sender.Challenge(t.Context(), to))
 
 			// A tenant that knows everything about the task, even the token of its webhook, has a task of the same name.
-			attackers := []identity.Owner{
+			attackers := []task.Owner{
 				{Tenant: "evil", Subject: victim.Subject},
 				{Tenant: victim.Tenant, Subject: "mallory"},
 				{Subject: victim.Subject},
@@ -318,7 +317,7 @@ func TestReceivers(t *testing.T) {
 				}), valid[1], valid[2]),
 				"another issuer":   spoil(func(c map[string]any) { c["iss"] = stranger.url }),
 				"no issuer":        spoil(func(c map[string]any) { delete(c, "iss") }),
-				"another owner":    spoil(func(c map[string]any) { c["owner"] = push.OwnerClaim(identity.Owner{Subject: "acme\x1falice"}) }),
+				"another owner":    spoil(func(c map[string]any) { c["owner"] = push.OwnerClaim(task.Owner{Subject: "acme\x1falice"}) }),
 				"no owner":         spoil(func(c map[string]any) { delete(c, "owner") }),
 				"another agent":    spoil(func(c map[string]any) { c["agent"] = "demo" }),
 				"no agent":         spoil(func(c map[string]any) { delete(c, "agent") }),
@@ -362,7 +361,7 @@ func TestReceiversOfStandardWebhooks(t *testing.T) {
 			// Of another owner, of another agent, and of another server that has the same secrets.
 			elsewhere := delivery(r.url, "d-2")
 			elsewhere.Agent = "demo"
-			for _, d := range append(deliveries(r.url, []identity.Owner{{Tenant: "evil", Subject: victim.Subject}}), elsewhere) {
+			for _, d := range append(deliveries(r.url, []task.Owner{{Tenant: "evil", Subject: victim.Subject}}), elsewhere) {
 				require.Equal(t, push.Client, o.sender(t, known).Send(t.Context(), d).Class)
 				require.Contains(t, <-r.lines, "refused: ")
 			}

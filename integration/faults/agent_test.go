@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/resume"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 	"github.com/holdfast-a2a/holdfast/internal/test/modeltest"
@@ -451,7 +451,7 @@ func (c *client) asked(ctx context.Context, taskID, last string) (token string, 
 		if err != nil {
 			return "", err
 		}
-		_, token, _ = strings.Cut(r.Said(), resume.Path)
+		_, token, _ = strings.Cut(r.Said(), task.ResumePath)
 	}
 	return token, nil
 }
@@ -462,7 +462,7 @@ func (c *client) calledBack(ctx context.Context, taskID, token string) error {
 	c.ledger.Resuming(mark)
 	for first := true; ; first = false {
 		try, cancel := context.WithTimeout(ctx, c.try)
-		status, err := callback(try, c.http, c.urls[c.rng.IntN(len(c.urls))]+resume.Path+token, mark)
+		status, err := callback(try, c.http, c.urls[c.rng.IntN(len(c.urls))]+task.ResumePath+token, mark)
 		cancel()
 		switch {
 		case err != nil, status == http.StatusServiceUnavailable:

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -444,8 +444,8 @@ func (a *API) answer(x *exchange) error {
 		return task.Errorf(task.Busy, "the task is %s: only a task that is input-required or auth-required waits for an answer", state)
 	}
 	by := x.op.By()
-	owner := identity.Caller{
-		Tenant: t.Task.Tenant, Subject: t.Task.Owner, Method: identity.MethodOperator, Credential: by.Subject, Address: by.Address, Reason: by.Reason,
+	owner := task.Caller{
+		Tenant: t.Task.Tenant, Subject: t.Task.Owner, Method: task.MethodOperator, Credential: by.Subject, Address: by.Address, Reason: by.Reason,
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, 10*time.Second)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/retention"
@@ -46,7 +46,7 @@ func (r Right) String() string {
 
 // Admitted is the operator of a request, and what it may do.
 type Admitted struct {
-	Caller identity.Caller
+	Caller task.Caller
 	Right  Right
 	// Bound says that the operator sees only its own tenant.
 	Bound bool

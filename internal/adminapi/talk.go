@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Talk is how operators talk to agents.
 type Talk struct {
 	// Serve answers a request in the name of a caller. path is the escaped path below the base of the agent.
-	Serve func(w http.ResponseWriter, r *http.Request, agent, path string, caller identity.Caller) error
+	Serve func(w http.ResponseWriter, r *http.Request, agent, path string, caller task.Caller) error
 	// URL is where clients reach the agents: the base of the server.
 	URL string
 	// Schemes are how their requests show a credential.
@@ -137,9 +137,9 @@ func (a *API) talk(x *exchange) error {
 
 // named returns the caller that the headers name. An operator gives no scope that it does not have, and a tenant's operator names
 // callers of its tenant.
-func (x *exchange) named(agent *Agent) (identity.Caller, error) {
+func (x *exchange) named(agent *Agent) (task.Caller, error) {
 	by := x.who.Caller
-	c := identity.Caller{Method: identity.MethodOperator, Credential: by.Subject, Address: by.Address}
+	c := task.Caller{Method: task.MethodOperator, Credential: by.Subject, Address: by.Address}
 	values := map[string]string{}
 	for _, name := range []string{subjectHeader, tenantHeader, scopesHeader, reasonHeader} {
 		all := x.r.Header[name]

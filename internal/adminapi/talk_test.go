@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Headers that a browser adds to a request do not reach an agent, which may get headers of its clients. The caller is the one that the
@@ -21,17 +21,17 @@ func TestTalkPassesOnlyHeadersOfA2A(t *testing.T) {
 	t.Parallel()
 	var (
 		got  http.Header
-		as   identity.Caller
+		as   task.Caller
 		path string
 	)
 	api := adminapi.New(adminapi.Options{
 		Store: &store.Store{}, Signals: &signal.Bus{}, Agents: []adminapi.Agent{{Name: "a", Schemes: []string{"keys"}}},
 		Admit: func(*http.Request) (*adminapi.Admitted, error) {
-			return &adminapi.Admitted{Caller: identity.Caller{Subject: "op", Tenant: "t", Scopes: []string{"s"}}, Right: adminapi.Act, Bound: true}, nil
+			return &adminapi.Admitted{Caller: task.Caller{Subject: "op", Tenant: "t", Scopes: []string{"s"}}, Right: adminapi.Act, Bound: true}, nil
 		},
 		SameOrigin: func(*http.Request, bool) error { return nil },
 		Streams:    1, StreamsOfAddress: 1,
-		Talk: &adminapi.Talk{Serve: func(w http.ResponseWriter, r *http.Request, _, below string, caller identity.Caller) error {
+		Talk: &adminapi.Talk{Serve: func(w http.ResponseWriter, r *http.Request, _, below string, caller task.Caller) error {
 			got, as, path = r.Header, caller, below
 			_, _, err := http.NewResponseController(w).Hijack()
 			require.ErrorIs(t, err, http.ErrNotSupported)
@@ -57,7 +57,7 @@ func TestTalkPassesOnlyHeadersOfA2A(t *testing.T) {
 		"A2a-Version": {"1.0"}, "Last-Event-Id": {"7"}, "Content-Type": {"application/json"}, "Idempotency-Key": {"operator\x1fk"},
 	}, got)
 	require.Equal(t, "tasks/x%2Fy:cancel", path)
-	require.Equal(t, identity.Caller{
-		Tenant: "t", Subject: "al ice", Scopes: []string{"s"}, Method: identity.MethodOperator, Credential: "op", Address: as.Address, Reason: "talk",
+	require.Equal(t, task.Caller{
+		Tenant: "t", Subject: "al ice", Scopes: []string{"s"}, Method: task.MethodOperator, Credential: "op", Address: as.Address, Reason: "talk",
 	}, as)
 }

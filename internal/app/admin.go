@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/console"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/login"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
@@ -140,7 +140,7 @@ func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 		if err := c.admits()(r, telemetry.Others); err != nil {
 			return nil, err
 		}
-		who := &adminapi.Admitted{Right: adminapi.Administer, Caller: identity.Caller{Method: identity.MethodOperator, Address: r.RemoteAddr}}
+		who := &adminapi.Admitted{Right: adminapi.Administer, Caller: task.Caller{Method: task.MethodOperator, Address: r.RemoteAddr}}
 		if c.cfg.AdminAccess() == config.AdminOpen {
 			who.ReadOnly = "admin.open admits everybody, so nobody may act here; use the command line, or set auth.schemes and admin.schemes"
 		}
@@ -177,7 +177,7 @@ func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 }
 
 // bound reports whether an operator sees only the tenant of its credential.
-func (c *access) bound(caller *identity.Caller) bool {
+func (c *access) bound(caller *task.Caller) bool {
 	if all := c.cfg.Admin.AllTenantsScope; all != "" {
 		return !caller.Has(all)
 	}
@@ -185,7 +185,7 @@ func (c *access) bound(caller *identity.Caller) bool {
 }
 
 // rightOf returns what a caller may do as an operator, and the scope that says so; 0: nothing.
-func (c *access) rightOf(caller *identity.Caller) (adminapi.Right, string) {
+func (c *access) rightOf(caller *task.Caller) (adminapi.Right, string) {
 	a := &c.cfg.Admin
 	switch {
 	case caller.Has(a.Scope):
@@ -201,9 +201,9 @@ func (c *access) rightOf(caller *identity.Caller) (adminapi.Right, string) {
 }
 
 // acting makes a caller the actor of the audit log, which tells acts of operators from those of clients.
-func acting(caller identity.Caller, kind string) identity.Caller {
+func acting(caller task.Caller, kind string) task.Caller {
 	caller.Credential = strings.TrimSpace(kind + " " + caller.Credential)
-	caller.Method = identity.MethodOperator
+	caller.Method = task.MethodOperator
 	return caller
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/notify"
@@ -20,6 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
@@ -117,6 +117,6 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 	})
 }
 
-func perPrincipal(o *config.PerPrincipal) *limit.Quotas[identity.Owner] {
-	return limit.New[identity.Owner](limit.Options{Rate: o.Rate, Burst: cmp.Or(o.Burst, o.Rate), Streams: o.Streams})
+func perPrincipal(o *config.PerPrincipal) *limit.Quotas[task.Owner] {
+	return limit.New[task.Owner](limit.Options{Rate: o.Rate, Burst: cmp.Or(o.Burst, o.Rate), Streams: o.Streams})
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/console"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/resume"
 	dialects "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
@@ -148,7 +148,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 
 	h := newHub(e, db, st, bus)
 	keeper := newKeeper(e, st, h, bus)
-	turns, err := newTokens(ctx, st, resume.Purpose)
+	turns, err := newTokens(ctx, st, task.ResumePurpose)
 	if err != nil {
 		return err
 	}

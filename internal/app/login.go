@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/console"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/login"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
@@ -86,7 +86,7 @@ func (c *access) loginView() *adminapi.Login {
 }
 
 // admitKey finds the caller of an API key.
-func (c *access) admitKey(ctx context.Context, r *auth.Request) (caller identity.Caller, scheme, keyID string, err error) {
+func (c *access) admitKey(ctx context.Context, r *auth.Request) (caller task.Caller, scheme, keyID string, err error) {
 	gate := &auth.Gate{Schemes: []string{c.loginKeys()}}
 	if caller, err = c.admin.Admit(c.admin.Authenticate(ctx, r, gate), gate); err != nil {
 		return caller, "", "", err
@@ -96,7 +96,7 @@ func (c *access) admitKey(ctx context.Context, r *auth.Request) (caller identity
 }
 
 // permits returns an error for a caller who is no operator, and makes others the actors of the audit log.
-func (c *access) permits(caller *identity.Caller, scheme string) error {
+func (c *access) permits(caller *task.Caller, scheme string) error {
 	if right, _ := c.rightOf(caller); right == 0 {
 		return c.needs(adminapi.View)
 	}
@@ -109,7 +109,7 @@ func (c *access) permits(caller *identity.Caller, scheme string) error {
 }
 
 // currentSession returns the session of a request, and its operator.
-func (c *access) currentSession(r *http.Request) (id task.ID, by identity.Caller, err error) {
+func (c *access) currentSession(r *http.Request) (id task.ID, by task.Caller, err error) {
 	gate := &auth.Gate{Schemes: []string{auth.KindSession}}
 	shown := c.admin.Authenticate(r.Context(), rpc.Shown(r), gate)
 	if by, err = c.admin.Admit(shown, gate); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
@@ -142,7 +142,7 @@ type Trial struct {
 // TrialOf says whose task the delivery of a trial claims to be about.
 type TrialOf struct {
 	Agent string
-	Owner identity.Owner
+	Owner task.Owner
 }
 
 // TryWebhook checks a webhook as when a client sets it, and makes one delivery to it as the dispatcher does. It signs

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // KindAPIKey is the kind of the scheme that NewAPIKeys makes.
@@ -69,7 +69,7 @@ func keyID(key string) (id string, ok bool) {
 
 // KeyStore stores API keys.
 type KeyStore interface {
-	FindAPIKey(ctx context.Context, id string) (*identity.Key, error)
+	FindAPIKey(ctx context.Context, id string) (*task.Key, error)
 	RecordKeyUse(ctx context.Context, id string) error
 }
 
@@ -177,7 +177,7 @@ func (s *APIKeys) verify(ctx context.Context, key string, r *Request) (*proof, e
 		// A failure to record the use does not change the result.
 		_ = s.store.RecordKeyUse(ctx, id)
 	}
-	p := &proof{until: time.Now().Add(k.Left), Caller: identity.Caller{
+	p := &proof{until: time.Now().Add(k.Left), Caller: task.Caller{
 		Tenant: k.Owner.Tenant, Subject: k.Owner.Subject, Scopes: k.Scopes, Credential: s.name + "/" + id,
 	}}
 	known.put(hash, p, min(k.Left, keyFor))
@@ -185,7 +185,7 @@ func (s *APIKeys) verify(ctx context.Context, key string, r *Request) (*proof, e
 	return p, nil
 }
 
-func (s *APIKeys) find(ctx context.Context, id string) (*identity.Key, error) {
+func (s *APIKeys) find(ctx context.Context, id string) (*task.Key, error) {
 	select {
 	case s.lookups <- struct{}{}:
 		defer func() { <-s.lookups }()

@@ -1,5 +1,5 @@
 // Package auth finds out who calls. A request shows a credential of one of the server's schemes. The result is an
-// identity.Caller, or the reason for a refusal.
+// task.Caller, or the reason for a refusal.
 //
 // A request shows one credential. Two credentials, or one header twice, are refused and not ranked: a proxy in front of
 // this server might rank them in another way. The log and the metrics say what is wrong with a credential; the caller
@@ -21,7 +21,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -101,7 +100,7 @@ type Scheme interface {
 
 // proof is the result of a good credential.
 type proof struct {
-	identity.Caller
+	task.Caller
 	until time.Time // expiry; zero: none, until a revocation
 }
 
@@ -173,7 +172,7 @@ var errMissing = refuse(Missing, nil)
 // error when the identity is used. It does not check a credential that no gate accepts.
 func (a *Authenticator) Authenticate(ctx context.Context, r *Request, gates ...*Gate) *Authentication {
 	if len(gates) > 0 && !slices.ContainsFunc(gates, func(g *Gate) bool { return !g.Open() }) {
-		return &Authentication{err: errMissing, proof: proof{Caller: identity.Caller{Address: r.Address}}}
+		return &Authentication{err: errMissing, proof: proof{Caller: task.Caller{Address: r.Address}}}
 	}
 	told := a.told.Load()
 	id := a.find(ctx, r, gates)
@@ -401,7 +400,7 @@ func (a *authorization) take(scheme string, own func(credential string) bool) []
 // maxName bounds tenants and subjects, in bytes: they are in keys of indexes.
 const maxName = 255
 
-func check(p *identity.Caller) error {
+func check(p *task.Caller) error {
 	if err := CheckSubject(p.Tenant, p.Subject); err != nil {
 		return refuse(Claims, err)
 	}

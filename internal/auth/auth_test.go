@@ -20,7 +20,6 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -41,7 +40,7 @@ type database struct {
 	asked int
 }
 
-func (d *database) FindAPIKey(ctx context.Context, id string) (*identity.Key, error) {
+func (d *database) FindAPIKey(ctx context.Context, id string) (*task.Key, error) {
 	d.mu.Lock()
 	d.asked++
 	d.mu.Unlock()
@@ -79,7 +78,7 @@ func TestAPIKeys(t *testing.T) {
 	key, id := addKey(t, d, store.APIKey{Tenant: "acme", Subject: "alice", Scopes: []string{"weather:use"}}, 0)
 	require.Regexp(t, `^hfk_[a-z2-7]{16}_[a-z2-7]{59}$`, key)
 
-	want := identity.Caller{Tenant: "acme", Subject: "alice", Scopes: []string{"weather:use"}, Method: KindAPIKey, Credential: "keys/" + id}
+	want := task.Caller{Tenant: "acme", Subject: "alice", Scopes: []string{"weather:use"}, Method: KindAPIKey, Credential: "keys/" + id}
 	for range 3 {
 		got := a.Authenticate(t.Context(), shows("X-Api-Key", key))
 		require.NoError(t, got.err)
@@ -125,7 +124,7 @@ func TestAPIKeys(t *testing.T) {
 // keyring is a store of keys in memory.
 type keyring struct {
 	mu     sync.Mutex
-	keys   map[string]*identity.Key
+	keys   map[string]*task.Key
 	ends   map[string]time.Time
 	asked  int             // look-ups
 	away   bool            // look-ups fail
@@ -136,13 +135,13 @@ type keyring struct {
 }
 
 func newKeyring() *keyring {
-	return &keyring{keys: map[string]*identity.Key{}, ends: map[string]time.Time{}}
+	return &keyring{keys: map[string]*task.Key{}, ends: map[string]time.Time{}}
 }
 
 // add makes a key that is valid for a day, or for less.
 func (k *keyring) add(subject string, lifetime time.Duration, scopes ...string) (key, id string) {
 	key, id, hash := NewAPIKey()
-	k.keys[id] = &identity.Key{Hash: hash, Owner: identity.Owner{Subject: subject}, Scopes: scopes}
+	k.keys[id] = &task.Key{Hash: hash, Owner: task.Owner{Subject: subject}, Scopes: scopes}
 	k.ends[id] = time.Now().Add(cmp.Or(lifetime, 24*time.Hour))
 	return key, id
 }
@@ -159,7 +158,7 @@ func (k *keyring) revoke(id string) {
 	k.keys[id].Revoked = true
 }
 
-func (k *keyring) FindAPIKey(_ context.Context, id string) (*identity.Key, error) {
+func (k *keyring) FindAPIKey(_ context.Context, id string) (*task.Key, error) {
 	k.mu.Lock()
 	k.asked++
 	hold, found := k.hold, k.found
@@ -168,7 +167,7 @@ func (k *keyring) FindAPIKey(_ context.Context, id string) (*identity.Key, error
 		k.mu.Unlock()
 		return nil, &task.Error{Kind: task.Unavailable}
 	}
-	var answer *identity.Key
+	var answer *task.Key
 	if known := k.keys[id]; known != nil {
 		key := *known
 		key.Left = time.Until(k.ends[id])
@@ -320,7 +319,7 @@ func TestBasic(t *testing.T) {
 	for range 3 {
 		id := a.Authenticate(t.Context(), basic("alice", "sesame:open"))
 		require.NoError(t, id.err)
-		require.Equal(t, identity.Caller{Tenant: "acme", Subject: "alice", Scopes: []string{"x"}, Method: KindBasic, Credential: "users/alice"}, id.Caller)
+		require.Equal(t, task.Caller{Tenant: "acme", Subject: "alice", Scopes: []string{"x"}, Method: KindBasic, Credential: "users/alice"}, id.Caller)
 	}
 	require.Len(t, compared, 1, "a correct password is compared once")
 	require.Empty(t, reasonOf(t, a, basic("bob", "")))
@@ -696,7 +695,7 @@ func TestGates(t *testing.T) {
 	users := passwords(t, User{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"weather:use"}})
 	a := New(Options{Schemes: []Scheme{i.accepting(), NewAPIKeys("keys", "X-API-Key", d), users}})
 	all := []string{"sso", "keys", "users"}
-	admit := func(r *Request, g *Gate) (identity.Caller, *task.Error) {
+	admit := func(r *Request, g *Gate) (task.Caller, *task.Error) {
 		p, err := a.Admit(a.Authenticate(t.Context(), r), g)
 		var e *task.Error
 		errors.As(err, &e)

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -175,7 +174,7 @@ func (s *Basic) verify(ctx context.Context, credential string, r *Request) (*pro
 		case wrong || user == nil:
 			return nil, refuse(Unknown, nil)
 		}
-		p := &proof{Caller: identity.Caller{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}}
+		p := &proof{Caller: task.Caller{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}}
 		l.right.put(digest, p, passwordFor)
 		return p, nil
 	})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -21,21 +20,21 @@ func (g *Gate) Open() bool { return len(g.Schemes) == 0 }
 
 // Admit returns the caller for an agent behind a gate. The error is task.Unauthenticated with challenges,
 // task.Forbidden, or the error of a check that failed.
-func (a *Authenticator) Admit(id *Authentication, g *Gate) (identity.Caller, error) {
+func (a *Authenticator) Admit(id *Authentication, g *Gate) (task.Caller, error) {
 	if g.Open() {
 		// The caller is anonymous even when the request shows a credential. Otherwise an unneeded header would change
 		// the owner of tasks.
-		return identity.Caller{Address: id.Address}, nil
+		return task.Caller{Address: id.Address}, nil
 	}
 	err := id.err
 	if err == nil && !slices.Contains(g.Schemes, id.scheme) {
 		err = refuse(Elsewhere, nil)
 	}
 	if err != nil {
-		return identity.Caller{}, a.refused(err, id.scheme, g)
+		return task.Caller{}, a.refused(err, id.scheme, g)
 	}
 	if !id.Has(g.Scope) {
-		return identity.Caller{}, &task.Error{
+		return task.Caller{}, &task.Error{
 			Kind: task.Forbidden, Msg: "the scope " + g.Scope + " is needed", Challenges: a.wanting(id.scheme, g.Scope),
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Endpoints are the parts of an issuer's metadata for a login in a browser.
@@ -58,7 +58,7 @@ func (s *JWT) Endpoints(ctx context.Context) (*Endpoints, error) {
 }
 
 // Verify returns the caller of a token of this issuer for one of the scheme's audiences, as a request with it would.
-func (s *JWT) Verify(ctx context.Context, token string) (*identity.Caller, error) {
+func (s *JWT) Verify(ctx context.Context, token string) (*task.Caller, error) {
 	p, err := s.verify(ctx, token, nil)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *JWT) Verify(ctx context.Context, token string) (*identity.Caller, error
 
 // VerifyID returns the caller of an ID token that was issued to a client for a login with this nonce (OpenID Connect Core 1.0,
 // 3.1.3.7). subject is the token's sub.
-func (s *JWT) VerifyID(ctx context.Context, token, client, nonce string) (caller *identity.Caller, subject string, err error) {
+func (s *JWT) VerifyID(ctx context.Context, token, client, nonce string) (caller *task.Caller, subject string, err error) {
 	parsed, err := s.parse(token)
 	if err != nil {
 		return nil, "", err

@@ -16,7 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // KindJWT is the kind of the scheme that NewJWT makes.
@@ -197,7 +197,7 @@ func (s *JWT) verified(ctx context.Context, parsed *jwt.JSONWebToken) (set *keyS
 }
 
 // caller reads the claims of a verified token for one of the audiences.
-func (s *JWT) caller(c *claims, audiences []string, now time.Time) (p *identity.Caller, expires time.Time, err error) {
+func (s *JWT) caller(c *claims, audiences []string, now time.Time) (p *task.Caller, expires time.Time, err error) {
 	standard, all := &c.standard, c.all
 	switch err := standard.ValidateWithLeeway(jwt.Expected{Issuer: s.opt.Issuer, AnyAudience: audiences, Time: now}, leeway); {
 	case errors.Is(err, jwt.ErrExpired):
@@ -217,7 +217,7 @@ func (s *JWT) caller(c *claims, audiences []string, now time.Time) (p *identity.
 	if subject == "" {
 		return nil, expires, refuse(Claims, errors.New("the token has no subject"))
 	}
-	p = &identity.Caller{Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.scopes(all), Credential: s.opt.Name}
+	p = &task.Caller{Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.scopes(all), Credential: s.opt.Name}
 	if standard.ID != "" && plain(standard.ID) {
 		p.Credential += "/" + standard.ID
 	}

@@ -27,7 +27,6 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
@@ -239,7 +238,7 @@ func TestAcceptedTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer(t)
 		a := New(Options{Schemes: []Scheme{i.accepting()}})
-		want := identity.Caller{Subject: "alice", Scopes: []string{"weather:use", "x"}, Method: KindJWT, Credential: "sso/j-1"}
+		want := task.Caller{Subject: "alice", Scopes: []string{"weather:use", "x"}, Method: KindJWT, Credential: "sso/j-1"}
 		for _, token := range []string{
 			i.token(i.usual()),
 			i.token(with(i.usual(), "aud", []string{"else", "https://agents.example.com"})),
@@ -499,7 +498,7 @@ func TestClaims(t *testing.T) {
 	claims := with(i.usual(), "org", "acme", "email", "a@example.com", "realm_access", map[string]any{"roles": []any{"admin", 7}})
 	id := a.Authenticate(t.Context(), bearer(i.token(claims)))
 	require.NoError(t, id.err)
-	require.Equal(t, identity.Caller{
+	require.Equal(t, task.Caller{
 		Tenant: "acme", Subject: "acme:a@example.com", Scopes: []string{"admin"}, Method: KindJWT, Credential: "sso/j-1",
 	}, id.Caller)
 	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", nil)))), "a missing tenant is not the tenant of other callers")

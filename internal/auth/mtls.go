@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // KindMTLS is the kind of the scheme that NewMTLS makes.
@@ -93,7 +93,7 @@ func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*proof, error) {
 	if err != nil {
 		return nil, refuse(Certificate, err)
 	}
-	p := &proof{until: leaf.NotAfter, Caller: identity.Caller{
+	p := &proof{until: leaf.NotAfter, Caller: task.Caller{
 		Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.opt.Scopes,
 		Credential: s.opt.Name + "/" + hex.EncodeToString(digest[:8]),
 	}}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // KindSession is the kind and the name of the scheme that NewSessions makes. No configured scheme has this name.
@@ -53,7 +53,7 @@ func readSession(cookie string) (raw []byte, ok bool) {
 
 // SessionStore stores the sessions of operators' browsers.
 type SessionStore interface {
-	FindSession(ctx context.Context, id [sessionIDSize]byte) (*identity.Session, error)
+	FindSession(ctx context.Context, id [sessionIDSize]byte) (*task.Session, error)
 }
 
 // Sessions is a scheme: the cookie of a browser in which an operator has logged in.
@@ -128,7 +128,7 @@ func (s *Sessions) verify(ctx context.Context, cookie string, _ *Request) (*proo
 	if found.KeyID != "" {
 		credential += "/" + found.KeyID
 	}
-	p := &proof{until: time.Now().Add(found.Left), Caller: identity.Caller{
+	p := &proof{until: time.Now().Add(found.Left), Caller: task.Caller{
 		Tenant: found.Owner.Tenant, Subject: found.Owner.Subject, Scopes: found.Scopes, Credential: credential + "/" + id.String(),
 	}}
 	known.put(sha256.Sum256([]byte(cookie)), p, min(found.Left, keyFor))

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
@@ -98,7 +98,7 @@ func TestCertificates(t *testing.T) {
 		p := a.Authenticate(t.Context(), r).Caller
 		require.Regexp(t, `^certs/[0-9a-f]{16}$`, p.Credential)
 		p.Credential = ""
-		require.Equal(t, identity.Caller{Tenant: "acme", Subject: "cert:" + c.want, Scopes: []string{"x"}, Method: KindMTLS}, p, name)
+		require.Equal(t, task.Caller{Tenant: "acme", Subject: "cert:" + c.want, Scopes: []string{"x"}, Method: KindMTLS}, p, name)
 	}
 	// When the server stops trusting an authority, open connections are affected, too.
 	r := presents(issue(t, ours, func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"dns"} }))

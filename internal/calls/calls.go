@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
@@ -244,7 +243,7 @@ func (r *Runner) beginCall(ctx context.Context, note *store.CallNote, c store.Ne
 		request.Traceparent, request.Tracestate = of.Parent, of.State
 		span.Set(tracing.TaskID.String(c.Task.String()))
 	}
-	by := identity.Caller{Tenant: parent.Tenant, Subject: parent.Owner, Scopes: request.Scopes, Method: identity.MethodAgent}
+	by := task.Caller{Tenant: parent.Tenant, Subject: parent.Owner, Scopes: request.Scopes, Method: task.MethodAgent}
 	if c.Answers {
 		return r.answer(ctx, by, c, call, request)
 	}
@@ -270,7 +269,7 @@ func (r *Runner) beginCall(ctx context.Context, note *store.CallNote, c store.Ne
 //
 // How the client has authenticated is not known any more. So the called agent must accept each of the schemes that admit
 // callers of the calling one.
-func (r *Runner) admit(called *Agent, by *identity.Caller, c store.NewCall, caller string) error {
+func (r *Runner) admit(called *Agent, by *task.Caller, c store.NewCall, caller string) error {
 	calling := r.agents[caller]
 	switch {
 	case called == nil:
@@ -297,7 +296,7 @@ func (r *Runner) admit(called *Agent, by *identity.Caller, c store.NewCall, call
 }
 
 // answer sends the message of a call to a task of an earlier call.
-func (r *Runner) answer(ctx context.Context, by identity.Caller, c store.NewCall, call *task.Call, request *task.Request) error {
+func (r *Runner) answer(ctx context.Context, by task.Caller, c store.NewCall, call *task.Call, request *task.Request) error {
 	known, err := r.opt.Store.HasCalled(ctx, c.Parent, c.Task)
 	if err != nil {
 		return err
@@ -351,7 +350,7 @@ func (r *Runner) end(ctx context.Context, t store.Settled) error {
 			break
 		}
 		g.Go(func() error {
-			by := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: identity.MethodAgent}
+			by := task.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: task.MethodAgent}
 			_, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).Once().Cancel(ctx, h, nil)
 			switch {
 			case store.Blocked(err):

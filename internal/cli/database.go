@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
@@ -58,8 +58,8 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 type reasonKey struct{}
 
 // operatorCaller returns the caller for the audit log.
-func operatorCaller(ctx context.Context) identity.Caller {
-	c := identity.Caller{Method: identity.MethodOperator}
+func operatorCaller(ctx context.Context) task.Caller {
+	c := task.Caller{Method: task.MethodOperator}
 	c.Reason, _ = ctx.Value(reasonKey{}).(string)
 	c.Subject = nameOf(user.Current())
 	c.Address, _ = os.Hostname()

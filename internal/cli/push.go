@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
@@ -361,7 +361,7 @@ Without --agent, the verb shows the secrets of all agents.`,
   holdfast push secret --tenant acme --owner alice --agent demo -o json | jq -r '.secrets[0].secret'`,
 		Args: argCount(0, 0),
 	}
-	var owner identity.Owner
+	var owner task.Owner
 	flags := cmd.Flags()
 	flags.StringVar(&owner.Tenant, "tenant", "", "tenant of the owner")
 	flags.StringVar(&owner.Subject, "owner", "", "owner of the tasks")

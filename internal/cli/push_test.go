@@ -22,7 +22,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -287,7 +287,7 @@ func TestPushTest(t *testing.T) {
 	signed := storetest.Must(jose.ParseSignedCompact(to.next(t).header.Get("X-A2A-Signature"), []jose.SignatureAlgorithm{jose.ES256}))(t)
 	var claims map[string]any
 	require.NoError(t, json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &claims)) // package push verifies it
-	require.Equal(t, []any{"acme", push.OwnerClaim(identity.Owner{Tenant: "acme", Subject: "alice"}), "weather", v.TaskID},
+	require.Equal(t, []any{"acme", push.OwnerClaim(task.Owner{Tenant: "acme", Subject: "alice"}), "weather", v.TaskID},
 		[]any{claims["tenant"], claims["owner"], claims["agent"], claims["taskId"]})
 
 	token := filepath.Join(t.TempDir(), "token")
@@ -337,7 +337,7 @@ func TestPushSecretIsTheOwners(t *testing.T) {
 	h := &hooked{t: t, session: s}
 	v := read[secretView](h, exitOK, "push", "secret", "--tenant", "acme", "--owner", "alice")
 	secret := storetest.Must(push.ParseSecret(master))(t)
-	owner := identity.Owner{Tenant: "acme", Subject: "alice"}
+	owner := task.Owner{Tenant: "acme", Subject: "alice"}
 	of := func(agent string) string {
 		return secret.For(push.Origin{Issuer: "https://a.example", Owner: owner, Agent: agent}).Text()
 	}

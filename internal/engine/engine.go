@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -39,12 +39,12 @@ type Store interface {
 
 // viewer is a store that returns a view for a caller.
 type viewer interface {
-	As(c identity.Caller, sees store.Visibility) store.View
+	As(c task.Caller, sees store.Visibility) store.View
 }
 
 // As adapts the As method of a store to Options.Store: it returns each caller's view.
-func As(s viewer) func(identity.Caller, store.Visibility) Store {
-	return func(c identity.Caller, sees store.Visibility) Store { return s.As(c, sees) }
+func As(s viewer) func(task.Caller, store.Visibility) Store {
+	return func(c task.Caller, sees store.Visibility) Store { return s.As(c, sees) }
 }
 
 // fanout is the part of the hub that the engine needs.
@@ -84,7 +84,7 @@ type Agent struct {
 type Options struct {
 	// Store returns the database as a caller sees it. The engine has no other access to the
 	// database.
-	Store func(c identity.Caller, sees store.Visibility) Store
+	Store func(c task.Caller, sees store.Visibility) Store
 	Hub   fanout
 	// Reserve takes a slot, or returns nil.
 	Reserve    func(agent string) Slot
@@ -140,14 +140,14 @@ func (e *Engine) SetModes(agent string, input, output []string) {
 // not safe for concurrent use.
 type View struct {
 	*Engine
-	caller identity.Caller
+	caller task.Caller
 	agent  string
 	sees   store.Visibility
 	store  Store
 }
 
 // As returns the view of a caller at an agent.
-func (e *Engine) As(c identity.Caller, agent string) *View {
+func (e *Engine) As(c task.Caller, agent string) *View {
 	// Two callers without a tenant do not share a tenant.
 	sees := store.Visibility{Agent: agent, TenantWide: e.agents[agent].TenantVisible && c.Tenant != ""}
 	return &View{Engine: e, caller: c, agent: agent, sees: sees, store: e.opt.Store(c, sees)}

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -166,11 +166,11 @@ func (r *replica) execute(ctx context.Context, run *executor.Run, out executor.E
 	return chunk(text)
 }
 
-var alice = asker{Caller: identity.Caller{Tenant: "t", Subject: "alice"}, Agent: "a"}
+var alice = asker{Caller: task.Caller{Tenant: "t", Subject: "alice"}, Agent: "a"}
 
 // asker is a caller, and the agent that it calls.
 type asker struct {
-	identity.Caller
+	task.Caller
 	Agent string
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -70,7 +70,7 @@ func TestExactTotalsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &counting{begun: make(chan struct{}, 1), goOn: make(chan struct{})}
-		e := &replica{Engine: engine.New(engine.Options{Store: func(identity.Caller, store.Visibility) engine.Store { return c }})}
+		e := &replica{Engine: engine.New(engine.Options{Store: func(task.Caller, store.Visibility) engine.Store { return c }})}
 		exact := func(subject string) *listing {
 			return list(func(q *listing) { q.ExactTotal, q.by.Subject = true, subject })
 		}
@@ -271,7 +271,7 @@ func isolated(t *testing.T, r *replica, agent, name string) *task.Task {
 	return isolatedOf(t, r, alice.Caller, agent, name)
 }
 
-func isolatedOf(t *testing.T, r *replica, owner identity.Caller, agent, name string) *task.Task {
+func isolatedOf(t *testing.T, r *replica, owner task.Caller, agent, name string) *task.Task {
 	t.Helper()
 	q := send("ask")
 	q.by = asker{owner, agent}
@@ -295,16 +295,16 @@ func TestTasksOfOthersDoNotExist(t *testing.T) {
 			r := start(t, setup{withoutRowSecurity: without, push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
 			named, unnamed := isolated(t, r, "a", "chosen"), isolated(t, r, "a", "")
 			shared := isolated(t, r, "shared", "shared")
-			isolatedOf(t, r, identity.Caller{Subject: "alice"}, "shared", "without a tenant")
+			isolatedOf(t, r, task.Caller{Subject: "alice"}, "shared", "without a tenant")
 			before := everything(t, r, named, unnamed, shared)
 			for who, c := range map[string]asker{
-				"another subject":              {Caller: identity.Caller{Tenant: "t", Subject: "mallory"}, Agent: "a"},
-				"the same subject elsewhere":   {Caller: identity.Caller{Tenant: "u", Subject: "alice"}, Agent: "a"},
+				"another subject":              {Caller: task.Caller{Tenant: "t", Subject: "mallory"}, Agent: "a"},
+				"the same subject elsewhere":   {Caller: task.Caller{Tenant: "u", Subject: "alice"}, Agent: "a"},
 				"nobody":                       {Agent: "a"},
 				"the owner at another agent":   {Caller: alice.Caller, Agent: "strict"},
-				"another tenant, all shared":   {Caller: identity.Caller{Tenant: "u", Subject: "alice"}, Agent: "shared"},
-				"a colleague at another agent": {Caller: identity.Caller{Tenant: "t", Subject: "bob"}, Agent: "strict"},
-				"another one without a tenant": {Caller: identity.Caller{Subject: "bob"}, Agent: "shared"},
+				"another tenant, all shared":   {Caller: task.Caller{Tenant: "u", Subject: "alice"}, Agent: "shared"},
+				"a colleague at another agent": {Caller: task.Caller{Tenant: "t", Subject: "bob"}, Agent: "strict"},
+				"another one without a tenant": {Caller: task.Caller{Subject: "bob"}, Agent: "shared"},
 			} {
 				for name, op := range aboutATask {
 					none := func(id string) string {
@@ -355,7 +355,7 @@ func TestTasksSharedByTenant(t *testing.T) {
 			t.Parallel()
 			r := start(t, setup{withoutRowSecurity: without, push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
 			named, unnamed := isolated(t, r, "shared", "chosen"), isolated(t, r, "shared", "")
-			bob := asker{Caller: identity.Caller{Tenant: "t", Subject: "bob"}, Agent: "shared"}
+			bob := asker{Caller: task.Caller{Tenant: "t", Subject: "bob"}, Agent: "shared"}
 			for name, op := range aboutATask {
 				if name == "cancel" || name == "send" || name == "stream" || strings.HasPrefix(name, "send ") || strings.HasPrefix(name, "push ") {
 					continue // they change the task

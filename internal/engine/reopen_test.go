@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
@@ -214,7 +214,7 @@ func TestConcurrentReopening(t *testing.T) {
 
 func (r *replica) retry(t *testing.T, h *task.Task, last bool) (*task.Task, error) {
 	t.Helper()
-	return engine.NewOperator(r.store, identity.Caller{Subject: "root", Method: identity.MethodOperator}).Retry(t.Context(), h, last)
+	return engine.NewOperator(r.store, task.Caller{Subject: "root", Method: task.MethodOperator}).Retry(t.Context(), h, last)
 }
 
 func TestRetryOfEndedTaskCreatesTask(t *testing.T) {
@@ -340,7 +340,7 @@ func TestTaskPurgedDuringRequest(t *testing.T) {
 	r := start(t, setup{noWorkers: true})
 	p := &purging{}
 	e := engine.New(engine.Options{
-		Store: func(c identity.Caller, sees store.Visibility) engine.Store {
+		Store: func(c task.Caller, sees store.Visibility) engine.Store {
 			p.Store = r.store.As(c, sees)
 			return p
 		},

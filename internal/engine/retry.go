@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -23,11 +22,11 @@ type OperatorStore interface {
 // agent.
 type Operator struct {
 	store OperatorStore
-	by    identity.Caller
+	by    task.Caller
 }
 
 // NewOperator returns the operations for operator by. The audit log names by as the actor.
-func NewOperator(s OperatorStore, by identity.Caller) *Operator { return &Operator{s, by} }
+func NewOperator(s OperatorStore, by task.Caller) *Operator { return &Operator{s, by} }
 
 // Retry retries a task. A task that waits for its next attempt becomes due now. A task that failed,
 // was rejected or was canceled cannot run again, so Retry creates a new one. The new task has the
@@ -91,7 +90,7 @@ func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool, key s
 		key = fmt.Sprintf("%sretry\x1f%s\x1f%s\x1f%t", OperatorKeys, h.ID, h.RetriedAs, last)
 	}
 	e := New(Options{Store: As(o.store), Agents: []Agent{{Name: h.Agent}}})
-	owner := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: o.by.Method, Credential: o.by.Subject, Address: o.by.Address, Reason: o.by.Reason}
+	owner := task.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: o.by.Method, Credential: o.by.Subject, Address: o.by.Address, Reason: o.by.Reason}
 	made, err := e.As(owner, h.Agent).Send(ctx, &SendRequest{
 		Dialect: h.Dialect, ContextID: h.ContextID, Message: &again, Metadata: h.Metadata, IdempotencyKey: key,
 	})

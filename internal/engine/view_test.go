@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -82,14 +81,14 @@ var (
 	at     = position{place: store.Place{At: time.UnixMicro(1_767_607_202_120_987), ID: task.ID{1, 2, 3}}, total: 7}
 )
 
-func viewOf(key string, c identity.Caller, agent string) *View {
-	return New(Options{PageKey: []byte(key), Store: func(identity.Caller, store.Visibility) Store { return nil }}).As(c, agent)
+func viewOf(key string, c task.Caller, agent string) *View {
+	return New(Options{PageKey: []byte(key), Store: func(task.Caller, store.Visibility) Store { return nil }}).As(c, agent)
 }
 
 // A token is good for the same list of the same caller only, but for lists that show other parts of the tasks.
 func TestPageTokens(t *testing.T) {
 	t.Parallel()
-	alice := identity.Caller{Tenant: "t", Subject: "alice"}
+	alice := task.Caller{Tenant: "t", Subject: "alice"}
 	v := viewOf("key", alice, "a")
 	token := v.token(listed, at)
 	got, ok := v.readToken(listed, token)
@@ -103,8 +102,8 @@ func TestPageTokens(t *testing.T) {
 		*View
 		*ListRequest
 	}{
-		"another caller":   {viewOf("key", identity.Caller{Tenant: "t", Subject: "bob"}, "a"), listed},
-		"another tenant":   {viewOf("key", identity.Caller{Tenant: "u", Subject: "alice"}, "a"), listed},
+		"another caller":   {viewOf("key", task.Caller{Tenant: "t", Subject: "bob"}, "a"), listed},
+		"another tenant":   {viewOf("key", task.Caller{Tenant: "u", Subject: "alice"}, "a"), listed},
 		"another agent":    {viewOf("key", alice, "strict"), listed},
 		"another page key": {viewOf("another", alice, "a"), listed},
 		"another context":  {v, &ListRequest{ContextID: "d"}},
@@ -118,7 +117,7 @@ func TestPageTokens(t *testing.T) {
 
 // FuzzPageToken: the server accepts only tokens that it issued, bit for bit.
 func FuzzPageToken(f *testing.F) {
-	v := viewOf("key", identity.Caller{}, "a")
+	v := viewOf("key", task.Caller{}, "a")
 	token := v.token(listed, at)
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	require.NoError(f, err)

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -64,14 +64,14 @@ type Options struct {
 	Lifetime  time.Duration
 	Seal      *seal.Keys
 	// Admit finds the caller of a request with a credential. keyID is the API key.
-	Admit func(ctx context.Context, r *auth.Request) (caller identity.Caller, scheme, keyID string, err error)
+	Admit func(ctx context.Context, r *auth.Request) (caller task.Caller, scheme, keyID string, err error)
 	// Permits returns an error for a caller who is no operator. Otherwise it makes the caller the actor of the audit log.
-	Permits func(caller *identity.Caller, scheme string) error
+	Permits func(caller *task.Caller, scheme string) error
 	Origins *Origins
 	// Refuse answers a write with an error, as the admin API does.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 	// Current returns the session of a request, and its operator.
-	Current func(r *http.Request) (id task.ID, by identity.Caller, err error)
+	Current func(r *http.Request) (id task.ID, by task.Caller, err error)
 	Store   *store.Store
 	Home    string // where an operator goes without return_to
 	Log     *slog.Logger
@@ -280,7 +280,7 @@ var (
 )
 
 // exchange gets the tokens for the code, checks them, and returns the operator.
-func (h *Handler) exchange(ctx context.Context, r *http.Request, f *flow) (*identity.Caller, error) {
+func (h *Handler) exchange(ctx context.Context, r *http.Request, f *flow) (*task.Caller, error) {
 	i, q := h.o.Issuer, r.URL.Query()
 	endpoints, err := i.Scheme.Endpoints(ctx)
 	if err != nil {
@@ -318,7 +318,7 @@ func (h *Handler) exchange(ctx context.Context, r *http.Request, f *flow) (*iden
 }
 
 // open opens a session and gives the browser its cookie.
-func (h *Handler) open(ctx context.Context, w http.ResponseWriter, by *identity.Caller, scheme, keyID string) error {
+func (h *Handler) open(ctx context.Context, w http.ResponseWriter, by *task.Caller, scheme, keyID string) error {
 	cookie, id, hash := auth.NewSession()
 	err := h.o.Store.AddSession(ctx, &store.Session{ID: task.ID(id), Hash: hash, Scheme: scheme, KeyID: keyID, By: *by}, h.o.Lifetime)
 	if err != nil {

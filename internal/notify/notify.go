@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
 // Purpose names the keys of tokens to store.Derive.
@@ -30,7 +29,7 @@ const tokenPrefix = "hfpush_"
 // Options configures a handler.
 type Options struct {
 	URL     string // of the server, without a trailing slash
-	Tokens  *token.Tokens
+	Tokens  *task.Tokens
 	MaxBody int64 // bytes of a notification that are read, and dropped
 	// Notified gets the task of each notification with its token. It must not block.
 	Notified func(task.ID)

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/notify"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
 var (
@@ -33,13 +32,13 @@ type rig struct {
 
 // with returns a handler with one key, which makes tokens.
 func with(key []byte) *notify.Handler {
-	return notify.New(notify.Options{Tokens: token.New([][]byte{key})})
+	return notify.New(notify.Options{Tokens: task.NewTokens([][]byte{key})})
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{said: map[string]int{}}
-	r.Handler = notify.New(notify.Options{Tokens: token.New([][]byte{key, oldKey}), MaxBody: 1 << 10, Notified: func(id task.ID) {
+	r.Handler = notify.New(notify.Options{Tokens: task.NewTokens([][]byte{key, oldKey}), MaxBody: 1 << 10, Notified: func(id task.ID) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.came = append(r.came, id)

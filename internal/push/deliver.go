@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -170,7 +169,7 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 		return nil, err
 	}
 	return &Delivery{
-		TaskID: c.PublicID, Task: header.ID, Agent: header.Agent, Owner: identity.Owner{Tenant: header.Tenant, Subject: header.Owner},
+		TaskID: c.PublicID, Task: header.ID, Agent: header.Agent, Owner: task.Owner{Tenant: header.Tenant, Subject: header.Owner},
 		Config: &c.Config, ContentType: contentType, Body: body, LeftOut: left, Traceparent: header.Traceparent,
 	}, nil
 }

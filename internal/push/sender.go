@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -26,7 +25,7 @@ type Delivery struct {
 	TaskID      string // as clients know it
 	Task        task.ID
 	Agent       string
-	Owner       identity.Owner // of the task
+	Owner       task.Owner // of the task
 	Config      *task.PushConfig
 	ContentType string
 	Body        []byte

@@ -23,7 +23,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
@@ -39,7 +38,7 @@ func delivery(url string, change func(*task.PushConfig)) *push.Delivery {
 		change(c)
 	}
 	return &push.Delivery{
-		ID: "d-1", TaskID: "t-1", Task: task.ID{1}, Agent: "demo", Owner: identity.Owner{Tenant: "acme", Subject: "alice"}, Config: c, ContentType: "application/json", Body: []byte(`{"a":1}`),
+		ID: "d-1", TaskID: "t-1", Task: task.ID{1}, Agent: "demo", Owner: task.Owner{Tenant: "acme", Subject: "alice"}, Config: c, ContentType: "application/json", Body: []byte(`{"a":1}`),
 	}
 }
 
@@ -105,7 +104,7 @@ func TestWhatIsSent(t *testing.T) {
 	signatures := strings.Fields(r.Header.Get("Webhook-Signature"))
 	require.Len(t, signatures, 2)
 	for i, s := range secrets {
-		mac := hmac.New(sha256.New, s.For(push.Origin{Issuer: "https://a.example", Owner: identity.Owner{Tenant: "acme", Subject: "alice"}, Agent: "demo"}))
+		mac := hmac.New(sha256.New, s.For(push.Origin{Issuer: "https://a.example", Owner: task.Owner{Tenant: "acme", Subject: "alice"}, Agent: "demo"}))
 		mac.Write([]byte("d-1." + r.Header.Get("Webhook-Timestamp") + "." + string(r.body)))
 		require.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)), signatures[i])
 	}
@@ -217,13 +216,13 @@ func TestDeliveryIDsNameTheEvent(t *testing.T) {
 func TestSecretsOfOriginsDiffer(t *testing.T) {
 	t.Parallel()
 	s := storetest.Must(push.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))(t)
-	from := push.Origin{Issuer: "https://a.example", Owner: identity.Owner{Tenant: "acme", Subject: "alice"}, Agent: "demo"}
+	from := push.Origin{Issuer: "https://a.example", Owner: task.Owner{Tenant: "acme", Subject: "alice"}, Agent: "demo"}
 	alice := s.For(from)
 	// printf 'holdfast webhook secret\0https://a.example\0acme\0alice\0demo' | openssl dgst -sha256 -hmac KEY -binary | base64
 	require.Equal(t, "whsec_QzUEjz7wqVfOwKcCzah2wReU/Rif5f4j8tqeRttcgKc=", alice.Text())
 	require.Equal(t, alice, storetest.Must(push.ParseSecret(alice.Text()))(t))
 	seen := map[string]bool{s.Text(): true, alice.Text(): true}
-	for _, other := range []identity.Owner{{}, {Subject: "alice"}, {Tenant: "acme"}, {Tenant: "alice", Subject: "acme"}, {Subject: "acmealice"}} {
+	for _, other := range []task.Owner{{}, {Subject: "alice"}, {Tenant: "acme"}, {Tenant: "alice", Subject: "acme"}, {Subject: "acmealice"}} {
 		derived := s.For(push.Origin{Issuer: from.Issuer, Owner: other, Agent: from.Agent}).Text()
 		require.NotContains(t, seen, derived)
 		seen[derived] = true
@@ -233,7 +232,7 @@ func TestSecretsOfOriginsDiffer(t *testing.T) {
 		{Issuer: "https://b.example", Owner: from.Owner, Agent: from.Agent},
 		{Issuer: from.Issuer, Owner: from.Owner, Agent: "other"},
 		{Issuer: from.Issuer, Owner: from.Owner},
-		{Issuer: from.Issuer, Owner: identity.Owner{Tenant: "acme"}, Agent: "alice"},
+		{Issuer: from.Issuer, Owner: task.Owner{Tenant: "acme"}, Agent: "alice"},
 	} {
 		derived := s.For(other).Text()
 		require.NotContains(t, seen, derived)

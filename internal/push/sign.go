@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -56,7 +55,7 @@ func token(s Signer, issuer string, d *Delivery, now time.Time) (string, error) 
 // OwnerClaim identifies the owner of a task to receivers: SHA-256 of the tenant, a zero byte and the subject, in hex. It
 // keeps names out of receivers' logs, but does not hide a name that can be guessed. PostgreSQL stores no zero bytes, so
 // two owners never have the same text.
-func OwnerClaim(o identity.Owner) string {
+func OwnerClaim(o task.Owner) string {
 	digest := sha256.Sum256([]byte(o.Tenant + "\x00" + o.Subject))
 	return hex.EncodeToString(digest[:])
 }
@@ -77,7 +76,7 @@ type Secret []byte
 // Origin says where a task comes from.
 type Origin struct {
 	Issuer string // the base URL of the server, as in the claim iss
-	Owner  identity.Owner
+	Owner  task.Owner
 	Agent  string
 }
 

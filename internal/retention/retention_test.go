@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -59,7 +58,7 @@ func parallel(t *testing.T) *fixture {
 
 // at is the view of the store for the tasks' owner at an agent.
 func (f *fixture) at(agent string) store.View {
-	return f.As(identity.Caller{Tenant: "tenant", Subject: "o"}, store.Visibility{Agent: agent})
+	return f.As(task.Caller{Tenant: "tenant", Subject: "o"}, store.Visibility{Agent: agent})
 }
 
 func (f *fixture) exec(sql string, args ...any) {

@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Shown extracts from an HTTP request what identifies its caller.
@@ -59,7 +59,7 @@ type admission struct {
 
 type verdict struct {
 	agent  string
-	caller identity.Caller
+	caller task.Caller
 	err    error
 }
 
@@ -80,13 +80,13 @@ func (s *Server) admission(ctx context.Context, r *auth.Request, reachable ...st
 }
 
 // Admit implements dispatch.Admission.
-func (a *admission) Admit(agent string) (identity.Caller, error) {
+func (a *admission) Admit(agent string) (task.Caller, error) {
 	for i := range a.decided {
 		if v := &a.decided[i]; v.agent == agent {
 			return v.caller, v.err
 		}
 	}
-	v := verdict{agent: agent, caller: identity.Caller{Address: a.address}}
+	v := verdict{agent: agent, caller: task.Caller{Address: a.address}}
 	// An agent that is not served has nothing to hide.
 	if served := a.s.agents[agent]; served != nil && a.shown != nil {
 		v.caller, v.err = a.s.opt.Auth.Admit(a.shown, &served.Gate)

@@ -31,7 +31,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -40,6 +39,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
@@ -302,7 +302,7 @@ func TestUnreadableRequestsWithoutCredentials(t *testing.T) {
 
 // asked checks the type of the engine's last request and returns its caller. It clears the address,
 // because each request comes from another port.
-func (g *gated) asked(t *testing.T, request any) identity.Caller {
+func (g *gated) asked(t *testing.T, request any) task.Caller {
 	t.Helper()
 	require.IsType(t, request, g.engine.Last())
 	by, _ := g.engine.LastBy()
@@ -316,7 +316,7 @@ func TestAdmittedCallerReachesEngine(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, false)
 	token := g.bearer(t, "jti", "j")
-	want := identity.Caller{Subject: "alice", Scopes: []string{"agents:use"}, Method: "jwt", Credential: "sso/j"}
+	want := task.Caller{Subject: "alice", Scopes: []string{"agents:use"}, Method: "jwt", Credential: "sso/j"}
 	r := do(t, g.Server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"t-1"}}`, token...)
 	require.Equal(t, http.StatusOK, r.StatusCode)
 	require.Equal(t, want, g.asked(t, new(engine.GetRequest)))

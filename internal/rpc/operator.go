@@ -3,7 +3,6 @@ package rpc
 import (
 	"net/http"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
@@ -32,7 +31,7 @@ func newOperators(o *Options) operators {
 // ServeAs answers a request to one agent as its clients get it. An operator names the caller, so the request needs no credential.
 // path is the escaped path below the base of the agent. ServeAs returns when the answer has ended, also that of a stream, if w lets
 // nobody take the connection. The error is task.NotFound if the agent has no such path or method.
-func (s *Server) ServeAs(w http.ResponseWriter, r *http.Request, agent, path string, caller identity.Caller) error {
+func (s *Server) ServeAs(w http.ResponseWriter, r *http.Request, agent, path string, caller task.Caller) error {
 	if s.agents[agent] == nil {
 		return task.Errorf(task.NotFound, "no agent of the configuration has this name")
 	}
@@ -66,18 +65,18 @@ func pinned(path string) (version string, ok bool) {
 // named admits the caller that an operator has named, as the gate of the agent admits one that shows a credential.
 type named struct {
 	s      *Server
-	caller identity.Caller
+	caller task.Caller
 }
 
 // Admit implements dispatch.Admission.
-func (n *named) Admit(agent string) (identity.Caller, error) {
+func (n *named) Admit(agent string) (task.Caller, error) {
 	c := n.caller
 	switch gate := n.s.Gate(agent); {
 	case gate.Open():
 		// All callers of such an agent are anonymous.
 		c.Tenant, c.Subject, c.Scopes = "", "", nil
 	case !c.Has(gate.Scope):
-		return identity.Caller{}, task.Errorf(task.Forbidden, "the scope %s is needed", gate.Scope)
+		return task.Caller{}, task.Errorf(task.Forbidden, "the scope %s is needed", gate.Scope)
 	}
 	return c, nil
 }

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -40,7 +40,7 @@ type namer struct {
 	agent           string
 }
 
-func (n namer) As(_ identity.Caller, agent string) dispatch.Engine {
+func (n namer) As(_ task.Caller, agent string) dispatch.Engine {
 	n.agent = agent
 	return n
 }
@@ -53,11 +53,11 @@ func (n namer) Get(context.Context, *engine.GetRequest) (*task.Task, error) {
 	return &task.Task{PublicID: n.agent, Dialect: "0.3"}, nil
 }
 
-func newServer(publicURL string, e func(identity.Caller, string) dispatch.Engine) *rpc.Server {
+func newServer(publicURL string, e func(task.Caller, string) dispatch.Engine) *rpc.Server {
 	return rpc.New(options(publicURL, e))
 }
 
-func options(publicURL string, e func(identity.Caller, string) dispatch.Engine) rpc.Options {
+func options(publicURL string, e func(task.Caller, string) dispatch.Engine) rpc.Options {
 	operations := dispatch.New(dispatch.Options{Engine: e})
 	return rpc.Options{
 		Agents: []rpc.Agent{

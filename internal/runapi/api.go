@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/token"
+
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -54,7 +54,7 @@ type Options struct {
 	Store   Store
 	Pool    *worker.Pool            // whose agents may post; it need not run them
 	History map[string]wire.History // of run documents, by agent
-	Tokens  *token.Tokens           // of runs, by when they were claimed
+	Tokens  *task.Tokens            // of runs, by when they were claimed
 	Memory  *memory.Budgets
 	Limits  body.Limits // of bodies that are one document, and the time to send a body or to read an answer
 	Log     *slog.Logger

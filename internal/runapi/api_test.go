@@ -33,7 +33,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/runapitest"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
-	"github.com/holdfast-a2a/holdfast/internal/token"
+
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -82,7 +82,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	w.store = open()
 	elsewhere := open()
 	keys := storetest.Must(elsewhere.Derive(t.Context(), runapi.Purpose))(t)
-	tokens := token.New(keys)
+	tokens := task.NewTokens(keys)
 	self := store.NewID()
 	require.NoError(t, w.store.Register(t.Context(), store.Process{ID: self, Name: "test"}, time.Hour))
 
@@ -569,7 +569,7 @@ func TestATokenEndsWithItsClaim(t *testing.T) {
 func TestTokens(t *testing.T) {
 	w, r := begun(t, worker.Agent{})
 	other := w.begin("another task")
-	strange := token.New([][]byte{[]byte(rand.Text())})
+	strange := task.NewTokens([][]byte{[]byte(rand.Text())})
 	forged := []byte(r.Token)
 	forged[len(forged)-3] ^= 1
 	for name, token := range map[string]string{

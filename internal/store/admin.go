@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
@@ -28,7 +27,7 @@ type Operator struct {
 }
 
 // Operator returns the view of an operator. bound says that it sees only its own tenant.
-func (s *Store) Operator(by identity.Caller, bound bool) *Operator {
+func (s *Store) Operator(by task.Caller, bound bool) *Operator {
 	o := &Operator{View: View{s: s, db: s.api, by: by}, bound: bound}
 	if o.sees = o.View; bound {
 		o.sees = s.As(by, Visibility{TenantWide: true})
@@ -37,7 +36,7 @@ func (s *Store) Operator(by identity.Caller, bound bool) *Operator {
 }
 
 // By returns the operator.
-func (o *Operator) By() identity.Caller { return o.by }
+func (o *Operator) By() task.Caller { return o.by }
 
 // Tenant returns the only tenant that the operator sees; nil: all.
 func (o *Operator) Tenant() *string {
@@ -759,4 +758,4 @@ func adminTasks(rows []dbsqlc.Task) []*AdminTask {
 }
 
 // As returns the same view for another name of the operator, who acts for a reason. It must have the same tenant.
-func (o *Operator) As(by identity.Caller) *Operator { return o.s.Operator(by, o.bound) }
+func (o *Operator) As(by task.Caller) *Operator { return o.s.Operator(by, o.bound) }

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 )
@@ -37,7 +36,7 @@ func TestAdminLists(t *testing.T) {
 	f := parallel(t)
 	seedAdmin(t, f, 4500)
 	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
-	op := f.Operator(identity.Caller{}, false)
+	op := f.Operator(task.Caller{}, false)
 	failed := func(op *Operator, filter AdminFilter, limit int) (n, pages int) {
 		var before, last task.ID
 		for {
@@ -83,7 +82,7 @@ func TestAdminLists(t *testing.T) {
 	require.Empty(t, f.WithoutRowSecurity())
 	plain := open(t, Options{URL: f.url})
 	for _, s := range []*Store{f.Store, plain} {
-		own := s.Operator(identity.Caller{Tenant: "t1", Subject: "op"}, true)
+		own := s.Operator(task.Caller{Tenant: "t1", Subject: "op"}, true)
 		n, _ = failed(own, AdminFilter{}, 500)
 		require.Equal(t, 1450, n)
 		other := "t2"
@@ -101,12 +100,12 @@ func TestAdminLists(t *testing.T) {
 // Only one process works on a job. When its claim is over, another one continues with the same batch.
 func TestJobsAreFenced(t *testing.T) {
 	f := parallel(t)
-	by := identity.Caller{Tenant: "t", Subject: "op", Method: identity.MethodOperator, Credential: "k", Reason: "because"}
+	by := task.Caller{Tenant: "t", Subject: "op", Method: task.MethodOperator, Credential: "k", Reason: "because"}
 	own := f.Operator(by, true)
 	j := storetest.Must(own.AddJob(t.Context(), &Job{Action: "hold", Filter: json.RawMessage(`{"agent":"a"}`), Options: json.RawMessage(`{}`)}))(t)
 	require.Equal(t, by, j.Actor)
 	require.Equal(t, "t", *j.Tenant)
-	stranger := f.Operator(identity.Caller{Tenant: "other"}, true)
+	stranger := f.Operator(task.Caller{Tenant: "other"}, true)
 	require.ErrorIs(t, errOf(stranger.Job(t.Context(), j.ID)), task.NotFound)
 	require.ErrorIs(t, errOf(stranger.CancelJob(t.Context(), j.ID)), task.NotFound)
 	require.Empty(t, storetest.Must(stranger.Jobs(t.Context(), task.ID{}, 10))(t))
@@ -142,7 +141,7 @@ func TestJobsAreFenced(t *testing.T) {
 // The audit log is read in pages, the newest row first, without a gap.
 func TestAdminAudit(t *testing.T) {
 	f := parallel(t)
-	op := f.Operator(identity.Caller{Subject: "op", Reason: "r"}, false)
+	op := f.Operator(task.Caller{Subject: "op", Reason: "r"}, false)
 	h := f.create(fresh("a"))
 	for i := range 20 {
 		require.NoError(t, op.Hold(t.Context(), h.ID, i%2 == 0))
@@ -198,7 +197,7 @@ func TestPagesOfAnArtifactReadOnlyTheirChunks(t *testing.T) {
 		add("between", 700)
 	}
 	add("long", 1)
-	o := f.Operator(identity.Caller{Subject: "root"}, false)
+	o := f.Operator(task.Caller{Subject: "root"}, false)
 	at := storetest.Must(o.Find(t.Context(), p.c.Task.ID.String()))(t)
 	list, _ := must2(o.Artifacts(t.Context(), at, "long", 1))(t)
 	x := &explained{f: f}

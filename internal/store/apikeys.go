@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -28,7 +27,7 @@ type APIKey struct {
 }
 
 // FindAPIKey reads a key by its id. It returns nil if the key does not exist.
-func (s *Store) FindAPIKey(ctx context.Context, id string) (*identity.Key, error) {
+func (s *Store) FindAPIKey(ctx context.Context, id string) (*task.Key, error) {
 	r, err := s.q.APIKeyFind(ctx, s.api, cleanName(id))
 	if err = translate("find an API key", err); err != nil {
 		if task.KindOf(err) == task.NotFound {
@@ -36,8 +35,8 @@ func (s *Store) FindAPIKey(ctx context.Context, id string) (*identity.Key, error
 		}
 		return nil, err
 	}
-	return &identity.Key{
-		Hash: r.KeyHash, Owner: identity.Owner{Tenant: r.Tenant, Subject: r.Subject}, Scopes: r.Scopes, Revoked: r.Revoked,
+	return &task.Key{
+		Hash: r.KeyHash, Owner: task.Owner{Tenant: r.Tenant, Subject: r.Subject}, Scopes: r.Scopes, Revoked: r.Revoked,
 		Left: time.Duration(r.SecondsLeft * float64(time.Second)), UseUnrecorded: r.UseUnrecorded,
 	}, nil
 }

@@ -10,13 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
-var alice = identity.Caller{
+var alice = task.Caller{
 	Tenant: "tenant", Subject: `al"ice`, Method: "jwt", Credential: "issuer", Address: "[2001:db8::7]:4242",
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -95,7 +94,7 @@ const MostReferences = 20
 // References returns the tasks with these public ids that the owner of a task has with its agent, with the state that the
 // agent has stored for each, and what was said in it within the bounds. Other ids are left out.
 func (s *Store) References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error) {
-	v := s.As(identity.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
+	v := s.As(task.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
 	var out []task.Reference
 	for _, id := range ids[:min(len(ids), MostReferences)] {
 		h, err := v.FindTask(ctx, id)

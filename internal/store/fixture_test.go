@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/invarianttest"
@@ -339,7 +338,7 @@ type asker struct {
 }
 
 func (a asker) of(s *Store) View {
-	return s.As(identity.Caller{Tenant: a.Tenant, Subject: a.Subject}, Visibility{Agent: a.Agent, TenantWide: a.TenantWide})
+	return s.As(task.Caller{Tenant: a.Tenant, Subject: a.Subject}, Visibility{Agent: a.Agent, TenantWide: a.TenantWide})
 }
 
 // bare is a view without row-level security: only the predicates hide the tasks of others.

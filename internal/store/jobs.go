@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -22,10 +21,10 @@ type Job struct {
 	DryRun   bool // it counts the tasks and changes none
 	Filter   json.RawMessage
 	Options  json.RawMessage
-	Actor    identity.Caller // with the reason
-	Tenant   *string         // the only tenant that the actor sees; nil: all
-	Position task.ID         // the tasks from here on are done, or in Batch
-	Batch    []task.ID       // the tasks that the job acts on now
+	Actor    task.Caller // with the reason
+	Tenant   *string     // the only tenant that the actor sees; nil: all
+	Position task.ID     // the tasks from here on are done, or in Batch
+	Batch    []task.ID   // the tasks that the job acts on now
 
 	// Matched are all tasks that the job has found. Those that it has acted on are Done, Skipped or Failed.
 	Matched, Done, Skipped, Failed int64
@@ -101,7 +100,7 @@ func job(r *dbsqlc.AdminJob, worker string) (*Job, error) {
 	if err := errors.Join(json.Unmarshal(r.Actor, &a), json.Unmarshal(r.Failures, &j.Failures)); err != nil {
 		return nil, translate("read a job", err)
 	}
-	j.Actor = identity.Caller{Tenant: a.Tenant, Subject: a.Subject, Method: a.Method, Credential: a.Credential, Address: a.Address, Reason: r.Reason}
+	j.Actor = task.Caller{Tenant: a.Tenant, Subject: a.Subject, Method: a.Method, Credential: a.Credential, Address: a.Address, Reason: r.Reason}
 	return j, nil
 }
 

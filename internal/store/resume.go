@@ -11,8 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
-	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -43,7 +41,7 @@ func (s *Store) Resumable(ctx context.Context, id task.ID, turn int) (agent stri
 
 // Resume begins the next turn of a task that asks for input, or keeps the content until its run asks. Errors: task.NotFound,
 // task.Terminal (the URL is dead; the text says why), task.Unavailable.
-func (s *Store) Resume(ctx context.Context, n *resume.Request) error {
+func (s *Store) Resume(ctx context.Context, n *task.ResumeRequest) error {
 	leave, err := s.turns.enter(ctx, n.Task)
 	if err != nil {
 		return err
@@ -54,7 +52,7 @@ func (s *Store) Resume(ctx context.Context, n *resume.Request) error {
 		return err
 	}
 	v := s.View
-	v.by = identity.Caller{Method: MethodResume, Address: n.Address}
+	v.by = task.Caller{Method: MethodResume, Address: n.Address}
 	note := &task.Event{Task: n.Task, Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunResume, Sealed: sealed}}
 	arg := dbsqlc.TaskResumeParams{
 		ID: uuid.UUID(n.Task), Turn: int32(n.Turn), Payload: EncodePayload(note), RequestID: uuid.UUID(n.ID),
@@ -102,7 +100,7 @@ func (s *Store) resumed(note *task.Event, row *dbsqlc.TaskResumeRow) {
 }
 
 // resumedBefore finds the resume of a first try that was committed before its connection died.
-func (s *Store) resumedBefore(ctx context.Context, n *resume.Request) error {
+func (s *Store) resumedBefore(ctx context.Context, n *task.ResumeRequest) error {
 	var row dbsqlc.ResumeFindRow
 	err := s.proven(ctx, s.api, func(db dbsqlc.DBTX) (err error) {
 		row, err = s.q.ResumeFind(ctx, db, dbsqlc.ResumeFindParams{Task: uuid.UUID(n.Task), RequestID: uuid.UUID(n.ID)})
@@ -128,7 +126,7 @@ type resumeHead struct {
 // resumePlace binds a sealed resume to the turn whose URL it came by.
 func resumePlace(id task.ID, turn int) string { return fmt.Sprintf("%s resume %d", id, turn) }
 
-func (s *Store) sealResume(ctx context.Context, n *resume.Request) ([]byte, error) {
+func (s *Store) sealResume(ctx context.Context, n *task.ResumeRequest) ([]byte, error) {
 	ring, err := s.sealing(ctx)
 	if err != nil {
 		return nil, err

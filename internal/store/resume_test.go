@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
@@ -23,8 +22,8 @@ func asking(d time.Duration) *task.Event {
 	return e
 }
 
-func resumeOf(id task.ID, turn int, text string) *resume.Request {
-	return &resume.Request{
+func resumeOf(id task.ID, turn int, text string) *task.ResumeRequest {
+	return &task.ResumeRequest{
 		ID: NewID(), Task: id, Turn: turn, Agent: "a", Address: "192.0.2.1:80",
 		Content: &task.Resumed{Method: "POST", Query: "code=1", ContentType: "text/plain", Body: []byte(text)},
 	}

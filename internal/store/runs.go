@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -233,7 +232,7 @@ func (s *Store) Begun(ctx context.Context, id task.ID, attempt task.Attempt, art
 
 // Sibling finds another task of an owner and an agent in the context of a task by its public id. Errors: task.NotFound.
 func (s *Store) Sibling(ctx context.Context, of *task.Task, publicID string) (*task.Task, error) {
-	v := s.As(identity.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
+	v := s.As(task.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
 	h, err := v.FindTask(ctx, publicID)
 	if err == nil && (h.ContextID != of.ContextID || h.ID == of.ID) {
 		err = task.NotFound

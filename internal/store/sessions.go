@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -18,14 +17,14 @@ type Session struct {
 	Hash   []byte // SHA-256
 	Scheme string
 	KeyID  string // the API key that opened it; "": none
-	By     identity.Caller
+	By     task.Caller
 
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }
 
 // FindSession reads a session by its id. It returns nil if there is no such session.
-func (s *Store) FindSession(ctx context.Context, id [16]byte) (*identity.Session, error) {
+func (s *Store) FindSession(ctx context.Context, id [16]byte) (*task.Session, error) {
 	r, err := s.q.SessionFind(ctx, s.api, uuid.UUID(id))
 	if err = translate("find a session", err); err != nil {
 		if task.KindOf(err) == task.NotFound {
@@ -33,8 +32,8 @@ func (s *Store) FindSession(ctx context.Context, id [16]byte) (*identity.Session
 		}
 		return nil, err
 	}
-	return &identity.Session{
-		Hash: r.SecretHash, Scheme: r.Scheme, KeyID: r.KeyID, Owner: identity.Owner{Tenant: r.Tenant, Subject: r.Subject}, Scopes: r.Scopes,
+	return &task.Session{
+		Hash: r.SecretHash, Scheme: r.Scheme, KeyID: r.KeyID, Owner: task.Owner{Tenant: r.Tenant, Subject: r.Subject}, Scopes: r.Scopes,
 		Revoked: r.Revoked, Left: time.Duration(r.SecondsLeft * float64(time.Second)), ExpiresAt: r.ExpiresAt,
 	}, nil
 }
@@ -65,7 +64,7 @@ func (o *Operator) Sessions(ctx context.Context, limit int) ([]*Session, error) 
 	for i, r := range rows {
 		out[i] = &Session{
 			ID: task.ID(r.ID), Scheme: r.Scheme, KeyID: r.KeyID, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
-			By: identity.Caller{Tenant: r.Tenant, Subject: r.Subject, Scopes: r.Scopes, Address: r.Address},
+			By: task.Caller{Tenant: r.Tenant, Subject: r.Subject, Scopes: r.Scopes, Address: r.Address},
 		}
 	}
 	return out, translate("list sessions", err)

@@ -18,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
@@ -78,7 +77,7 @@ type Options struct {
 	// WithoutRowSecurity.
 	RowSecurity bool
 	// By is the actor in the audit log for actions without a caller: an operator, or empty.
-	By identity.Caller
+	By task.Caller
 	// WithoutAudit turns the audit log off.
 	WithoutAudit bool
 	// Tells reports whether an agent wants to be told about canceled tasks. Nil: none does.

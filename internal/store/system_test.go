@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
@@ -135,7 +134,7 @@ func TestListedPushes(t *testing.T) {
 			filter.BeforeTask, filter.BeforeID = page.NextTask, page.NextID
 		}
 	}
-	op := f.Operator(identity.Caller{}, false)
+	op := f.Operator(task.Caller{}, false)
 	n, pages := all(op, PushFilter{Failing: true})
 	require.Equal(t, 5, n)
 	require.LessOrEqual(t, pages, 3, "an index finds the rare ones")
@@ -146,7 +145,7 @@ func TestListedPushes(t *testing.T) {
 	require.Equal(t, 2, pages, "a page stops after %d webhooks", windows*f.windowPushes)
 	n, _ = all(op, PushFilter{Due: true})
 	require.Equal(t, 3, n)
-	own := f.Operator(identity.Caller{Tenant: "t1", Subject: "op"}, true)
+	own := f.Operator(task.Caller{Tenant: "t1", Subject: "op"}, true)
 	expected := scan[int](f, "SELECT count(*) FROM holdfast.push_cursors k JOIN holdfast.tasks t ON t.id = k.task WHERE t.tenant = 't1' AND k.attempts > 0")
 	n, _ = all(own, PushFilter{Failing: true})
 	require.Equal(t, expected, n)
@@ -174,7 +173,7 @@ func TestAgentStats(t *testing.T) {
 		got := storetest.Must(op.AgentStats(t.Context(), []string{"x", "y"}, since, time.Minute))(t)
 		return got
 	}
-	got := stats(f.Operator(identity.Caller{}, false))
+	got := stats(f.Operator(task.Caller{}, false))
 	require.Empty(t, got.Since)
 	require.Len(t, got.Stats, 9)
 	seen := map[int]bool{}
@@ -185,7 +184,7 @@ func TestAgentStats(t *testing.T) {
 		seen[s.Bucket] = true
 	}
 	require.Len(t, seen, 9)
-	own := stats(f.Operator(identity.Caller{Tenant: "a", Subject: "op"}, true))
+	own := stats(f.Operator(task.Caller{Tenant: "a", Subject: "op"}, true))
 	require.Len(t, own.Stats, 9)
 	for _, s := range own.Stats {
 		require.Equal(t, []int64{2, 0, 2}, []int64{s.Ended, s.Failed, s.Timed})
@@ -203,7 +202,7 @@ func TestAgentStatsAreBounded(t *testing.T) {
 	f.statTasks = 2000
 	f.exec(fmt.Sprintf(`INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, status_at)
 		SELECT `+presentID+`, 'x', '', '', 'c', 6, 4, 4, '1.0', '%s'::timestamptz + i * interval '10 s' FROM generate_series(1, 3000) i`, since.Format(time.RFC3339Nano)))
-	op := f.Operator(identity.Caller{}, false)
+	op := f.Operator(task.Caller{}, false)
 	got := storetest.Must(op.AgentStats(t.Context(), []string{"x"}, since, time.Hour))(t)
 	from := got.Since["x"]
 	require.Equal(t, from, from.Truncate(time.Hour), "the beginning of an interval")
@@ -242,14 +241,14 @@ func TestFailures(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, []string{"exit status 1", "one\ntwo", "secret of b"}, reasons(f.Operator(identity.Caller{}, false)))
-	require.Equal(t, []string{"exit status 1", "one\ntwo"}, reasons(f.Operator(identity.Caller{Tenant: "a", Subject: "op"}, true)))
+	require.Equal(t, []string{"exit status 1", "one\ntwo", "secret of b"}, reasons(f.Operator(task.Caller{}, false)))
+	require.Equal(t, []string{"exit status 1", "one\ntwo"}, reasons(f.Operator(task.Caller{Tenant: "a", Subject: "op"}, true)))
 }
 
 // An operator of one tenant lists and revokes the keys of its tenant only.
 func TestKeysOfOperators(t *testing.T) {
 	f := parallel(t)
-	by := identity.Caller{Tenant: "a", Subject: "op", Method: identity.MethodOperator, Reason: "because"}
+	by := task.Caller{Tenant: "a", Subject: "op", Method: task.MethodOperator, Reason: "because"}
 	own, all := f.Operator(by, true), f.Operator(by, false)
 	for i := range 7 {
 		tenant := []string{"a", "b"}[i%2]

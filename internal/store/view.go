@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // View is the store as one caller sees it. The audit log names that caller. As returns a caller's
@@ -25,7 +25,7 @@ import (
 type View struct {
 	s    *Store
 	db   querier
-	by   identity.Caller
+	by   task.Caller
 	sees Visibility
 	once bool // its writes give up at a lock
 }
@@ -44,7 +44,7 @@ type querier interface {
 }
 
 // As returns the view of one caller.
-func (s *Store) As(c identity.Caller, sees Visibility) View {
+func (s *Store) As(c task.Caller, sees Visibility) View {
 	v := View{s: s, db: s.api, by: c, sees: sees}
 	if s.rowSecurity {
 		v.db = &settled{s.api, assume, []any{v.assumption()}, forCaller}

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/resume"
+
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
@@ -160,7 +160,7 @@ func (c *inPostgres) refuse() {
 }
 
 func (c *inPostgres) resume(turn int, text string) bool {
-	err := c.store.Resume(c.t.Context(), &resume.Request{
+	err := c.store.Resume(c.t.Context(), &task.ResumeRequest{
 		ID: store.NewID(), Task: c.h.ID, Turn: turn, Agent: c.agent, Content: resumedWith(text),
 	})
 	if err != nil {

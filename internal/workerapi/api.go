@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
@@ -249,7 +249,7 @@ type exchange struct {
 	ctx     context.Context //nolint:containedctx // of the work of the request, not of its wait
 	key     string          // of the caller, for limits
 	body    []byte
-	caller  identity.Caller
+	caller  task.Caller
 	id      *auth.Authentication // nil: nobody needs a credential
 	account *memory.Account
 }

@@ -33,7 +33,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/test/workerapitest"
-	"github.com/holdfast-a2a/holdfast/internal/token"
+
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
@@ -117,7 +117,7 @@ func newWorld(t *testing.T, o options) *world {
 		r := &replica{w: w, store: s, self: store.NewID()}
 		replicas[i] = r
 		keys := storetest.Must(s.Derive(t.Context(), runapi.Purpose))(t)
-		tokens := token.New(keys)
+		tokens := task.NewTokens(keys)
 		require.NoError(t, s.Register(t.Context(), store.Process{ID: r.self, Name: "test"}, time.Hour))
 		budgets := memory.New(64 << 20)
 		var agents []worker.Agent

@@ -15,17 +15,16 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/resume"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
 // Tasks are the tasks that can be resumed. Errors: task.NotFound, task.Terminal (the URL is dead; the text says why),
 // task.Unavailable.
 type Tasks interface {
 	Resumable(ctx context.Context, id task.ID, turn int) (agent string, err error)
-	Resume(ctx context.Context, r *resume.Request) error
+	Resume(ctx context.Context, r *task.ResumeRequest) error
 }
 
 // Agent says what the URLs of an agent's tasks accept.
@@ -36,7 +35,7 @@ type Agent struct {
 
 // Options configures the handler.
 type Options struct {
-	Tokens  *token.Tokens
+	Tokens  *task.Tokens
 	Tasks   Tasks
 	NewID   func() task.ID
 	Agents  map[string]Agent
@@ -57,7 +56,7 @@ const (
 )
 
 // Match returns the token of a path that leads to this handler.
-func Match(path string) (token string, ok bool) { return strings.CutPrefix(path, resume.Path) }
+func Match(path string) (token string, ok bool) { return strings.CutPrefix(path, task.ResumePath) }
 
 // Serve answers a request with a token. It says the same of a forged token, an unknown task and a deleted one, and nothing of
 // what the request has.
@@ -93,7 +92,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, token string) {
 		return
 	}
 	defer release()
-	err = h.opt.Tasks.Resume(r.Context(), &resume.Request{
+	err = h.opt.Tasks.Resume(r.Context(), &task.ResumeRequest{
 		ID: h.opt.NewID(), Task: id, Turn: turn, Agent: name, Address: r.RemoteAddr, Content: content,
 	})
 	if err != nil {

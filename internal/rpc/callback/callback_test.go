@@ -17,12 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/resume"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
-	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
 // tasks has the task with the id one, of an agent that is configured or not.
@@ -31,7 +30,7 @@ type tasks struct {
 	refuses, expires error // answers of Resumable, and of Resume
 
 	mu   sync.Mutex
-	came []*resume.Request
+	came []*task.ResumeRequest
 }
 
 var one = task.ID{0x01, 0x94, 15: 1}
@@ -43,7 +42,7 @@ func (f *tasks) Resumable(_ context.Context, id task.ID, _ int) (agent string, e
 	return f.agent, f.refuses
 }
 
-func (f *tasks) Resume(_ context.Context, r *resume.Request) error {
+func (f *tasks) Resume(_ context.Context, r *task.ResumeRequest) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.came = append(f.came, r)
@@ -55,13 +54,13 @@ type rig struct {
 	t *testing.T
 	*httptest.Server
 	*tasks
-	tokens *token.Tokens
+	tokens *task.Tokens
 	log    rpctest.Logs
 }
 
 func newRig(t *testing.T, of *tasks, set ...func(*callback.Options)) *rig {
 	t.Helper()
-	f := &rig{t: t, tasks: of, tokens: token.New([][]byte{[]byte("a key of thirty-two bytes.......")})}
+	f := &rig{t: t, tasks: of, tokens: task.NewTokens([][]byte{[]byte("a key of thirty-two bytes.......")})}
 	log := slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o := callback.Options{
 		Tokens: f.tokens, Tasks: of, NewID: func() task.ID { return task.ID{7} }, Timeout: time.Minute, Log: log,
@@ -75,7 +74,7 @@ func newRig(t *testing.T, of *tasks, set ...func(*callback.Options)) *rig {
 	return f
 }
 
-func (f *rig) path() string { return resume.Path + f.tokens.Make(one, 3) }
+func (f *rig) path() string { return task.ResumePath + f.tokens.Make(one, 3) }
 
 // do sends a request, and checks what holds for every answer. It returns the status and the text.
 func (f *rig) do(method, path, body string, headers ...string) (a answer, text string) {
@@ -142,7 +141,7 @@ func TestMethodsThatDoNotResume(t *testing.T) {
 func TestUnknownURLsAreAlike(t *testing.T) {
 	t.Parallel()
 	known, gone := newRig(t, &tasks{agent: "web"}), newRig(t, &tasks{agent: "removed"})
-	foreign := token.New([][]byte{[]byte("another key of the same length..")})
+	foreign := task.NewTokens([][]byte{[]byte("another key of the same length..")})
 	for name, from := range map[string]struct {
 		*rig
 		path string
@@ -150,8 +149,8 @@ func TestUnknownURLsAreAlike(t *testing.T) {
 		"no token":       {known, "/resume/"},
 		"garbage":        {known, "/resume/garbage"},
 		"a longer path":  {known, known.path() + "/x"},
-		"another server": {known, resume.Path + foreign.Make(one, 3)},
-		"no such task":   {known, resume.Path + known.tokens.Make(task.ID{2}, 1)},
+		"another server": {known, task.ResumePath + foreign.Make(one, 3)},
+		"no such task":   {known, task.ResumePath + known.tokens.Make(task.ID{2}, 1)},
 		"no such agent":  {gone, gone.path()},
 	} {
 		for _, method := range []string{"GET", "POST", "PUT"} {
@@ -190,7 +189,7 @@ func TestRefusals(t *testing.T) {
 			require.Equal(t, c.text, text, name)
 			require.Equal(t, c.after, res.Header.Get("Retry-After"), name)
 			require.Equal(t, c.logged, strings.Contains(f.log.String(), secret.Error()), name)
-			require.NotContains(t, f.log.String(), strings.TrimPrefix(f.path(), resume.Path))
+			require.NotContains(t, f.log.String(), strings.TrimPrefix(f.path(), task.ResumePath))
 			require.NotContains(t, f.log.String(), "hush")
 			require.Len(t, f.came, map[string]int{"after the body": 1}[when])
 		}
@@ -226,7 +225,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		require.Equal(t, c.status, res.StatusCode, "a body "+what)
 		require.NoError(t, conn.Close())
 		require.Empty(t, at.came)
-		require.NotContains(t, at.log.String(), strings.TrimPrefix(at.path(), resume.Path))
+		require.NotContains(t, at.log.String(), strings.TrimPrefix(at.path(), task.ResumePath))
 	}
 }
 

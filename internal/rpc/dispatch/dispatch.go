@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
@@ -36,8 +36,8 @@ type Engine interface {
 
 // Views converts a function that returns a caller's view of the engine to the type of
 // Options.Engine.
-func Views[V Engine](as func(c identity.Caller, agent string) V) func(identity.Caller, string) Engine {
-	return func(c identity.Caller, agent string) Engine { return as(c, agent) }
+func Views[V Engine](as func(c task.Caller, agent string) V) func(task.Caller, string) Engine {
+	return func(c task.Caller, agent string) Engine { return as(c, agent) }
 }
 
 // Observer takes the measurements of operations. Every field is optional.
@@ -75,11 +75,11 @@ var writes = map[string]bool{
 
 // Options configures a Runner. The zero value of a number means its default.
 type Options struct {
-	Engine     func(c identity.Caller, agent string) Engine
+	Engine     func(c task.Caller, agent string) Engine
 	KeepAlive  time.Duration // between keep-alives on a quiet stream; default 15 s
 	MaxStreams int           // open at a time, in all bindings; default no limit
 	// Quotas bounds the requests and streams of each caller. Nil: no bound.
-	Quotas *limit.Quotas[identity.Owner]
+	Quotas *limit.Quotas[task.Owner]
 	// Memory bounds the bytes that requests hold. Nil: no bound.
 	Memory *memory.Budgets
 	// MaxParts bounds the parts of a message, MaxPart the size of one part in bytes. 0: no bound
@@ -178,7 +178,7 @@ type Endpoint struct {
 // Admission decides which agents admit the caller of a request.
 type Admission interface {
 	// Admit returns the caller as the agent sees it, or why the agent does not admit the caller.
-	Admit(agent string) (identity.Caller, error)
+	Admit(agent string) (task.Caller, error)
 	// Watch calls end with an error once the agent no longer admits the caller.
 	Watch(agent string, end func(error)) (stop func())
 }
@@ -200,7 +200,7 @@ type Request struct {
 	Endpoint
 	Binding string // its name, for measurements
 	Began   time.Time
-	Caller  identity.Caller // admitted by the agent
+	Caller  task.Caller // admitted by the agent
 	// Account has the bytes that the request holds.
 	Account *memory.Account
 	counted bool   // charged to its caller's rate

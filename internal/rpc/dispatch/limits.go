@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
@@ -43,7 +42,7 @@ func (r *Request) holder() string {
 		return ""
 	}
 	if c, err := r.Admit(r.Agent); err == nil {
-		if c.Owner() != (identity.Owner{}) {
+		if c.Owner() != (task.Owner{}) {
 			return c.Tenant + "\x1f" + c.Subject
 		}
 		return limit.Sender(c.Address)

@@ -32,7 +32,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -62,7 +62,7 @@ type server struct {
 }
 
 // serve starts a server; more changes the operations behind the binding.
-func serve(t testing.TB, e func(identity.Caller, string) dispatch.Engine, o grpcapi.Options, more ...func(*dispatch.Options)) *server {
+func serve(t testing.TB, e func(task.Caller, string) dispatch.Engine, o grpcapi.Options, more ...func(*dispatch.Options)) *server {
 	t.Helper()
 	s := &server{logs: new(rpctest.Logs)}
 	o.Log = slog.New(slog.NewTextHandler(s.logs, nil))

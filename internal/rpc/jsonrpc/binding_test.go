@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
@@ -43,12 +43,12 @@ type server struct {
 
 // options are the options of a binding and of the operations behind it.
 type options struct {
-	Engine          func(identity.Caller, string) dispatch.Engine
+	Engine          func(task.Caller, string) dispatch.Engine
 	fake            *rpctest.Recorder // used instead of Engine
 	piped           bool              // for a bubble: a listener without a network
 	MaxBody         int64
 	Memory          *memory.Budgets
-	Quotas          *limit.Quotas[identity.Owner]
+	Quotas          *limit.Quotas[task.Owner]
 	MaxDepth        int
 	BodyTimeout     time.Duration
 	KeepAlive       time.Duration
@@ -443,11 +443,11 @@ func TestErrorDetails(t *testing.T) {
 // closed is the admission of a server whose default agent requires a credential, and whose others do not.
 type closed struct{ rpctest.Open }
 
-func (closed) Admit(agent string) (identity.Caller, error) {
+func (closed) Admit(agent string) (task.Caller, error) {
 	if agent == "demo" {
-		return identity.Caller{}, &task.Error{Kind: task.Unauthenticated}
+		return task.Caller{}, &task.Error{Kind: task.Unauthenticated}
 	}
-	return identity.Caller{}, nil
+	return task.Caller{}, nil
 }
 
 // A caller whom an agent does not admit learns nothing else, whatever is wrong with the request.

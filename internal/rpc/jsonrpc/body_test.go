@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
@@ -29,6 +28,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/surrogate"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
@@ -225,7 +225,7 @@ func TestAnnouncedBodyHoldsNothing(t *testing.T) {
 func TestRateIsChargedBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		quotas := limit.New[identity.Owner](limit.Options{Rate: 1, Burst: 1, Streams: 1})
+		quotas := limit.New[task.Owner](limit.Options{Rate: 1, Burst: 1, Streams: 1})
 		s := serve(t, options{fake: wants("0.3"), BodyTimeout: time.Hour, Quotas: quotas, piped: true})
 		announced(t, s, 1<<20)
 		synctest.Wait()

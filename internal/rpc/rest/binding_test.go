@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
@@ -42,7 +42,7 @@ func serve(t testing.TB, e *rpctest.Recorder, o rest.Options) *server {
 	return serveEngine(t, e.As, o)
 }
 
-func serveEngine(t testing.TB, as func(identity.Caller, string) dispatch.Engine, o rest.Options) *server {
+func serveEngine(t testing.TB, as func(task.Caller, string) dispatch.Engine, o rest.Options) *server {
 	t.Helper()
 	s := &server{logs: new(rpctest.Logs)}
 	s.Server = httptest.NewServer(handler(as, o, s.logs))
@@ -50,7 +50,7 @@ func serveEngine(t testing.TB, as func(identity.Caller, string) dispatch.Engine,
 	return s
 }
 
-func handler(as func(identity.Caller, string) dispatch.Engine, o rest.Options, logs io.Writer) http.Handler {
+func handler(as func(task.Caller, string) dispatch.Engine, o rest.Options, logs io.Writer) http.Handler {
 	o.Log = slog.New(slog.NewTextHandler(logs, nil))
 	o.Operations = dispatch.New(dispatch.Options{Engine: as, Agents: []dispatch.Agent{
 		{Name: "demo", Extensions: []dispatch.Extension{{URI: "urn:a"}}}, {Name: "other"},

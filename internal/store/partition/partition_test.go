@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -164,7 +163,7 @@ func work(t *testing.T, url string) {
 	ctx := t.Context()
 	worker := store.NewID()
 	require.NoError(t, s.Register(ctx, store.Process{ID: worker, Name: "w", Version: "1", Roles: "worker"}, time.Hour))
-	caller := s.As(identity.Caller{Tenant: "t", Subject: "o"}, store.Visibility{Agent: "a"})
+	caller := s.As(task.Caller{Tenant: "t", Subject: "o"}, store.Visibility{Agent: "a"})
 	for i := range 3 {
 		id := store.NewID()
 		storetest.Must(caller.Create(ctx, &store.NewTask{

@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
@@ -49,9 +49,9 @@ func NewLogWithin(b *memory.Budget) *Log {
 }
 
 // Engine returns an engine on the log, with the agents demo and other; other may reply directly.
-func (m *Log) Engine() func(identity.Caller, string) dispatch.Engine {
+func (m *Log) Engine() func(task.Caller, string) dispatch.Engine {
 	return dispatch.Views(engine.New(engine.Options{
-		Store: func(identity.Caller, store.Visibility) engine.Store { return m }, Hub: m.Hub,
+		Store: func(task.Caller, store.Visibility) engine.Store { return m }, Hub: m.Hub,
 		Agents: []engine.Agent{{Name: "demo"}, {Name: "other", DirectReplies: true}},
 	}).As)
 }

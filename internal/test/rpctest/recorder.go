@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -18,12 +18,12 @@ type Recorder struct {
 
 	mu    sync.Mutex
 	asked any
-	by    identity.Caller
+	by    task.Caller
 	agent string
 }
 
 // As records the caller and the agent.
-func (e *Recorder) As(c identity.Caller, agent string) dispatch.Engine {
+func (e *Recorder) As(c task.Caller, agent string) dispatch.Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.by, e.agent = c, agent
@@ -31,22 +31,22 @@ func (e *Recorder) As(c identity.Caller, agent string) dispatch.Engine {
 }
 
 // LastBy returns the last caller and agent.
-func (e *Recorder) LastBy() (by identity.Caller, agent string) {
+func (e *Recorder) LastBy() (by task.Caller, agent string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.by, e.agent
 }
 
 // ForAll returns a function that gives every caller the same engine.
-func ForAll(e dispatch.Engine) func(identity.Caller, string) dispatch.Engine {
-	return func(identity.Caller, string) dispatch.Engine { return e }
+func ForAll(e dispatch.Engine) func(task.Caller, string) dispatch.Engine {
+	return func(task.Caller, string) dispatch.Engine { return e }
 }
 
 // Open is the admission of agents without authentication.
 type Open struct{}
 
 // Admit admits every caller.
-func (Open) Admit(string) (identity.Caller, error) { return identity.Caller{}, nil }
+func (Open) Admit(string) (task.Caller, error) { return task.Caller{}, nil }
 
 // Watch does nothing.
 func (Open) Watch(string, func(error)) (stop func()) { return func() {} }

@@ -1,4 +1,4 @@
-package token_test
+package task_test
 
 import (
 	"encoding/base64"
@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
 var (
@@ -19,7 +18,7 @@ var (
 	two    = task.ID{0x01, 0x94, 15: 2}
 )
 
-func tokens(keys ...[]byte) *token.Tokens { return token.New(keys) }
+func tokens(keys ...[]byte) *task.Tokens { return task.NewTokens(keys) }
 
 func TestATokenNamesItsTaskAndNumber(t *testing.T) {
 	t.Parallel()
@@ -89,16 +88,16 @@ func TestATokenHasOneSpelling(t *testing.T) {
 func TestKeysRotate(t *testing.T) {
 	t.Parallel()
 	before, added, first, removed := tokens(oldKey), tokens(oldKey, newKey), tokens(newKey, oldKey), tokens(newKey)
-	reads := func(at *token.Tokens, text string) bool {
+	reads := func(at *task.Tokens, text string) bool {
 		_, _, ok := at.Read(text)
 		return ok
 	}
 	require.Equal(t, before.Make(one, 1), added.Make(one, 1))
 	require.Equal(t, first.Make(one, 1), removed.Make(one, 1))
-	for _, at := range []*token.Tokens{before, added, first} {
+	for _, at := range []*task.Tokens{before, added, first} {
 		require.True(t, reads(at, before.Make(one, 1)))
 	}
-	for _, at := range []*token.Tokens{added, first, removed} {
+	for _, at := range []*task.Tokens{added, first, removed} {
 		require.True(t, reads(at, first.Make(one, 1)))
 	}
 	require.False(t, reads(removed, before.Make(one, 1)))

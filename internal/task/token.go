@@ -1,20 +1,17 @@
-// Package token makes tokens that name a task and a number in it, such as a turn or the time of a claim, and prove both by a MAC.
-// Nothing is stored for a token: the database decides what its number is worth.
-package token
+package task
 
 import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// A token is the task, the number and the first 144 bits of the MAC. base64 leaves no bit of it unused, so a token has one
+// A token names a task and a number in it, such as a turn or the time of a claim, and proves both by a MAC. Nothing is stored for
+// it: the database decides what its number is worth. It is the task, the number and the first 144 bits of the MAC. base64 leaves no bit of it unused, so a token has one
 // spelling.
 const (
-	numberAt = len(task.ID{})
+	numberAt = len(ID{})
 	macAt    = numberAt + 8
 	size     = macAt + 18
 )
@@ -22,17 +19,17 @@ const (
 // Tokens makes and reads the tokens of one purpose. It is safe for concurrent use.
 type Tokens struct{ keys [][]byte }
 
-// New makes Tokens with keys that store.Derive returns for their purpose. The first key signs, and all of them verify.
-func New(keys [][]byte) *Tokens { return &Tokens{keys} }
+// NewTokens makes Tokens with keys that store.Derive returns for their purpose. The first key signs, and all of them verify.
+func NewTokens(keys [][]byte) *Tokens { return &Tokens{keys} }
 
 // Make returns the token of a number in a task. It is the same on all replicas.
-func (t *Tokens) Make(id task.ID, number int64) string {
+func (t *Tokens) Make(id ID, number int64) string {
 	body := binary.BigEndian.AppendUint64(append(make([]byte, 0, size), id[:]...), uint64(number))
 	return base64.RawURLEncoding.EncodeToString(append(body, mac(t.keys[0], body)...))
 }
 
 // Read returns the task and the number of a token. It takes the same time for all tokens of the right length.
-func (t *Tokens) Read(token string) (id task.ID, number int64, ok bool) {
+func (t *Tokens) Read(token string) (id ID, number int64, ok bool) {
 	if len(token) != base64.RawURLEncoding.EncodedLen(size) {
 		return id, 0, false
 	}
@@ -46,7 +43,7 @@ func (t *Tokens) Read(token string) (id task.ID, number int64, ok bool) {
 	if !ok {
 		return id, 0, false
 	}
-	return task.ID(raw[:numberAt]), int64(binary.BigEndian.Uint64(raw[numberAt:])), true
+	return ID(raw[:numberAt]), int64(binary.BigEndian.Uint64(raw[numberAt:])), true
 }
 
 func mac(key, body []byte) []byte {

@@ -1,13 +1,12 @@
-// Package identity says who calls. Package auth finds the caller once for each request. The engine and the store act
-// for that caller and record its name.
-package identity
+package task
 
 import (
 	"slices"
 	"time"
 )
 
-// Caller is the origin of a request. The zero value is the anonymous caller of an agent that needs no credential.
+// Caller is the origin of a request. Package auth finds it once for each request; engine and store act for it and record its
+// name. The zero value is the anonymous caller of an agent that needs no credential.
 type Caller struct {
 	// Tenant and Subject own the tasks that the caller creates.
 	Tenant  string
