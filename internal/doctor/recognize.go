@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
 // httpAgent checks whether a server is at the address of an http agent, and whether it is of another kind.
@@ -44,7 +44,7 @@ func speaksA2A(ctx context.Context, endpoint *url.URL) bool {
 			at := *endpoint
 			at.Path = base + path
 			_, body := get(ctx, &at)
-			c, err := client.ReadCard(body, strictjson.MaxDepth)
+			c, err := client.ReadCard(body, rawjson.MaxDepth)
 			if err == nil && slices.ContainsFunc(c.Interfaces, func(i card.Interface) bool {
 				u, err := url.Parse(i.URL)
 				return err == nil && strings.TrimSuffix(u.Path, "/") == endpoint.Path

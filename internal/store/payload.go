@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/quote"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -262,7 +262,7 @@ func appendString(b []byte, s string) []byte {
 	if strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
 	}
-	return quote.Append(b, s)
+	return rawjson.AppendQuoted(b, s)
 }
 
 var roleNames = [...]string{task.RoleUnspecified: "", task.RoleUser: "user", task.RoleAgent: "agent"}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/surrogate"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -744,7 +744,7 @@ func (e *emitter) cleanJSON(member string, raw json.RawMessage) (json.RawMessage
 // each NUL character, which PostgreSQL cannot store, and each half of a surrogate pair. The copy is validated last, because the
 // replacement may make two names of an object equal.
 func storable(raw []byte) (out jsontext.Value, replaced bool, err error) {
-	raw, replaced = surrogate.Repair(raw)
+	raw, replaced = rawjson.Repair(raw)
 	out = bytes.Clone(raw)
 	if out.Compact() != nil {
 		return nil, false, errNotJSON

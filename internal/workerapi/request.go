@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -41,7 +41,7 @@ type members struct {
 
 func decode(raw []byte, depth int) (members, *problem) {
 	m := members{err: new(*problem)}
-	if err := strictjson.Check(raw, depth); err != nil {
+	if err := rawjson.Check(raw, depth); err != nil {
 		return m, invalid("", "the body is not valid JSON: %v", err)
 	}
 	if json.Unmarshal(raw, &m.of) != nil || m.of == nil {

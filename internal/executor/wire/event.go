@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/surrogate"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -92,7 +92,7 @@ func Decode(raw []byte) (*Event, *Malformed) {
 
 // repaired replaces halves of UTF-16 surrogate pairs: an agent may cut a text in the middle of a character.
 func repaired(raw []byte) []byte {
-	raw, _ = surrogate.Repair(raw)
+	raw, _ = rawjson.Repair(raw)
 	return raw
 }
 

@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 )
 
 // Limits bound a body. A number that is 0 means its default.
 type Limits struct {
 	Size    int64         // default 16 MiB
-	Depth   int           // nesting of objects and arrays; default strictjson.MaxDepth
+	Depth   int           // nesting of objects and arrays; default rawjson.MaxDepth
 	Timeout time.Duration // to read the whole body, or to write an answer; default 60 s
 	// ReserveNothing reserves no memory for an announced length: the buffer grows as bytes arrive.
 	ReserveNothing bool
@@ -30,7 +30,7 @@ type Limits struct {
 // OrDefaults replaces missing limits by their defaults.
 func (l Limits) OrDefaults() Limits {
 	l.Size = cmp.Or(l.Size, 16<<20)
-	l.Depth = cmp.Or(l.Depth, strictjson.MaxDepth)
+	l.Depth = cmp.Or(l.Depth, rawjson.MaxDepth)
 	l.Timeout = cmp.Or(l.Timeout, 60*time.Second)
 	return l
 }

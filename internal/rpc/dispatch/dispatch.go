@@ -83,7 +83,7 @@ type Options struct {
 	// Memory bounds the bytes that requests hold. Nil: no bound.
 	Memory *memory.Budgets
 	// MaxParts bounds the parts of a message, MaxPart the size of one part in bytes. 0: no bound
-	// but jsonrw.MaxParts.
+	// but rawjson.MaxParts.
 	MaxParts int
 	MaxPart  int64
 	// LegacyTaskIDs lets a message with an unknown task id create that task, in versions that once

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -96,7 +96,7 @@ func (o *Runner) takeStream(r *Request) (release func(), err error) {
 // bound checks the number and the size of a message's parts.
 func (o *Runner) bound(r *Request, m *task.Message) error {
 	member := r.Codec.Traits().PartsMember
-	if most := cmp.Or(o.opt.MaxParts, jsonrw.MaxParts); len(m.Parts) > most {
+	if most := cmp.Or(o.opt.MaxParts, rawjson.MaxParts); len(m.Parts) > most {
 		o.Limited(r, LimitParts)
 		return &task.Error{Kind: task.TooLarge, Field: member, Msg: fmt.Sprintf("%s: must not have more than %d parts", member, most)}
 	}

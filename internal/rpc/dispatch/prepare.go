@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -59,7 +59,7 @@ func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
 	s.ContextMember, s.PartsMember = traits.ContextMember, traits.PartsMember
 	s.MayReopen = traits.ReopensTasks && o.opt.ReopenTerminal
 	if traits.AdoptsTaskIDs && o.opt.LegacyTaskIDs {
-		if complaint := jsonrw.IDFault(s.TaskID); complaint != "" {
+		if complaint := rawjson.IDFault(s.TaskID); complaint != "" {
 			return task.InvalidField("message.taskId", "%s", complaint)
 		}
 		s.MayCreate = true

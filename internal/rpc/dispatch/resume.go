@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -21,7 +21,7 @@ const (
 
 // mark puts the id of an event into metadata.
 func mark(metadata json.RawMessage, id task.Position) json.RawMessage {
-	return jsonrw.With(jsonrw.Without(metadata, ResumeURI), ResumeURI, append(id.Append([]byte(`{"eventId":"`)), `"}`...))
+	return rawjson.With(rawjson.Without(metadata, ResumeURI), ResumeURI, append(id.Append([]byte(`{"eventId":"`)), `"}`...))
 }
 
 // marked returns an event that contains its id, if the client asked for ids.

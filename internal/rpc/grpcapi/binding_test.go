@@ -33,6 +33,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -41,7 +42,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
@@ -214,7 +214,7 @@ func golden(t *testing.T, name string, m proto.Message) {
 	t.Helper()
 	b, err := protojson.Marshal(m)
 	require.NoError(t, err)
-	dialecttest.Golden(t, name, strictjson.Compact(b))
+	dialecttest.Golden(t, name, rawjson.Compact(b))
 }
 
 // unary calls a method by its name.
@@ -292,7 +292,7 @@ func TestFaults(t *testing.T) {
 				f := faultOf(t, s.unary(with(t), tt.method, tt.in, tt.out))
 				b, err := protojson.Marshal(f.Proto())
 				require.NoError(t, err)
-				all[k.Error()+": "+f.Code().String()] = strictjson.Compact(b)
+				all[k.Error()+": "+f.Code().String()] = rawjson.Compact(b)
 				require.Equal(t, k == task.Unavailable || k == task.RateLimited, f.retry == time.Second, k.Error())
 				require.Equal(t, "t-1", f.info.GetMetadata()["taskId"])
 			}

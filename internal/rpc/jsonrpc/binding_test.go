@@ -22,13 +22,13 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
 )
@@ -431,7 +431,7 @@ func TestErrorDetails(t *testing.T) {
 		`{"message":{"messageId":"a","messageId":"b"}}`: "message.messageId",
 		`{"message":` + message10 + `,"configuration":{"taskPushNotificationConfig":{"tenant":"other","url":"https://a.example"}}}`: "configuration.taskPushNotificationConfig.tenant",
 		`{"message":{"parts":[{"text":"\u0000"}]}}`:                                      "message.parts[0].text",
-		`{"metadata":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`: "metadata.a" + strings.Repeat("[0]", strictjson.MaxDepth-3),
+		`{"metadata":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`: "metadata.a" + strings.Repeat("[0]", rawjson.MaxDepth-3),
 	} {
 		a = s.post(t, request("1", "SendStreamingMessage", params))
 		require.Equal(t, -32602, a.Error.Code)

@@ -22,12 +22,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/surrogate"
+
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
@@ -241,7 +241,7 @@ func TestPartsAreCountedWhileTheyAreRead(t *testing.T) {
 		"0.3": `{"kind":"text","text":""}`,
 		"1.0": `{"text":""}`,
 	} {
-		parts := strings.Repeat(part+",", jsonrw.MaxParts+10) + part
+		parts := strings.Repeat(part+",", rawjson.MaxParts+10) + part
 		role := map[string]string{"1.0": "ROLE_USER"}[version]
 		if role == "" {
 			role = "user"
@@ -249,7 +249,7 @@ func TestPartsAreCountedWhileTheyAreRead(t *testing.T) {
 		params := `{"id":"t-1","message":{"messageId":"m","role":"` + role + `","parts":[` + parts + `]}}`
 		got, err := registry.ByVersion(version).Decode(engine.OpSend, []byte(params))
 		require.NoError(t, err)
-		require.Len(t, got.Send.Message.Parts, jsonrw.MaxParts+1)
+		require.Len(t, got.Send.Message.Parts, rawjson.MaxParts+1)
 	}
 }
 
@@ -296,7 +296,7 @@ func wantedID(body []byte, e *rpcError) string {
 	if e != nil && e.Code == -32700 {
 		return "null"
 	}
-	body, _ = surrogate.Repair(body)
+	body, _ = rawjson.Repair(body)
 	d := json.NewDecoder(bytes.NewReader(body))
 	if token, err := d.Token(); err != nil || token != json.Delim('{') {
 		return "null"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
-	"github.com/holdfast-a2a/holdfast/internal/surrogate"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
+
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -49,8 +49,8 @@ type rpcError struct {
 // even with an error, for its id. Halves of surrogate pairs become U+FFFD.
 func parse(body []byte, maxDepth int) (*envelope, *rpcError) {
 	env := &envelope{id: nullID}
-	body, _ = surrogate.Repair(body)
-	refused := strictjson.Check(body, maxDepth)
+	body, _ = rawjson.Repair(body)
+	refused := rawjson.Check(body, maxDepth)
 	// Check stops at the first fault. Read the rest as well: it may contain the id, so that the
 	// client knows which request failed, or a worse fault.
 	unread := env.read(body)
@@ -62,7 +62,7 @@ func parse(body []byte, maxDepth int) (*envelope, *rpcError) {
 
 // judge picks the fault that comes first in the order of checks.
 func (env *envelope) judge(refused, unread error, maxDepth int) (*envelope, *rpcError) {
-	var strict *strictjson.Error
+	var strict *rawjson.Error
 	if errors.As(refused, &strict) && strict.Syntax {
 		return &envelope{id: nullID}, &rpcError{codeParse, "Invalid JSON payload: " + refused.Error()}
 	}
@@ -166,7 +166,7 @@ func members(body []byte, visit func(name string, v jsontext.Value)) error {
 	return nil
 }
 
-// duplicates is set because strictjson has already checked for them.
+// duplicates is set because rawjson.Check has already checked for them.
 var duplicates = jsontext.AllowDuplicateNames(true)
 
 var readers = sync.Pool{New: func() any { return &reader{dec: new(jsontext.Decoder)} }}

@@ -9,11 +9,10 @@ import (
 	"slices"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
-	"github.com/holdfast-a2a/holdfast/internal/surrogate"
+
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -62,7 +61,7 @@ func (x *exchange) ofBody() ([]byte, bool) {
 		x.unread(bad)
 		return nil, false
 	}
-	content, _ = surrogate.Repair(bytes.Trim(content, " \t\r\n"))
+	content, _ = rawjson.Repair(bytes.Trim(content, " \t\r\n"))
 	members := x.version.Members(&x.Resource)
 	if len(members) > 0 && x.Op != engine.OpPushSet && (len(content) == 0 || string(content) == "null") {
 		content = []byte("{}")
@@ -76,19 +75,19 @@ func (x *exchange) ofBody() ([]byte, bool) {
 		return nil, false
 	}
 	for _, m := range members {
-		content = jsonrw.Without(content, m.Name)
+		content = rawjson.Without(content, m.Name)
 		if m.Field != "" {
-			content = jsonrw.Without(content, m.Field)
+			content = rawjson.Without(content, m.Field)
 		}
-		content = jsonrw.With(content, m.Name, jsonrw.AppendString(nil, m.Value))
+		content = rawjson.With(content, m.Name, rawjson.AppendString(nil, m.Value))
 	}
 	return content, true
 }
 
 // check refuses JSON that no codec may see.
 func (x *exchange) check(params []byte) error {
-	err := strictjson.Check(params, x.b.Limits.Depth)
-	var bad *strictjson.Error
+	err := rawjson.Check(params, x.b.Limits.Depth)
+	var bad *rawjson.Error
 	switch {
 	case !errors.As(err, &bad):
 		return err
@@ -136,7 +135,7 @@ func (x *exchange) ofQuery() ([]byte, error) {
 		params = append(append(append(append(params, '"'), name...), '"', ':'), value...)
 	}
 	for _, m := range x.version.Members(&x.Resource) {
-		add(m.Name, jsonrw.AppendString(nil, m.Value))
+		add(m.Name, rawjson.AppendString(nil, m.Value))
 	}
 	for _, given := range slices.Sorted(maps.Keys(query)) {
 		name := string(proto.CamelCase([]byte(given)))
@@ -151,7 +150,7 @@ func (x *exchange) ofQuery() ([]byte, error) {
 			if isBool && (value == "true" || value == "false") {
 				add(name, []byte(value))
 			} else {
-				add(name, jsonrw.AppendString(nil, value))
+				add(name, rawjson.AppendString(nil, value))
 			}
 		}
 	}

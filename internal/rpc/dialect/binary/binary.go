@@ -22,11 +22,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -65,7 +65,7 @@ func New10(depth int) *Codec {
 func newCodec(c dialect.Codec, id dialect.ID, file protoreflect.FileDescriptor, depth int) *Codec {
 	service := file.Services().ByName("A2AService")
 	b := &Codec{
-		Codec: c, id: id, traits: *c.Traits(), depth: cmp.Or(depth, strictjson.MaxDepth), service: string(service.FullName()),
+		Codec: c, id: id, traits: *c.Traits(), depth: cmp.Or(depth, rawjson.MaxDepth), service: string(service.FullName()),
 		requests: map[engine.Op]protoreflect.MessageType{}, replies: map[engine.Op]protoreflect.MessageType{},
 	}
 	for i := range service.Methods().Len() {
@@ -107,8 +107,8 @@ func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	var bad *strictjson.Error
-	if err := strictjson.Check(params, c.depth); errors.As(err, &bad) {
+	var bad *rawjson.Error
+	if err := rawjson.Check(params, c.depth); errors.As(err, &bad) {
 		return nil, task.InvalidField(bad.Path, "%s", bad.Msg)
 	} else if err != nil {
 		return nil, err

@@ -10,14 +10,14 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 )
 
 // toJSON renders a message, without the spaces that the library adds at random: codecs keep opaque
 // values byte by byte.
 func toJSON(m proto.Message) ([]byte, error) {
 	b, err := protojson.Marshal(m)
-	return strictjson.Compact(b), err
+	return rawjson.Compact(b), err
 }
 
 var reading = protojson.UnmarshalOptions{DiscardUnknown: true}

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
 // Card is the card of another server.
@@ -79,7 +79,7 @@ type document struct {
 
 // ReadCard reads a card of any version. Unknown members are ignored.
 func ReadCard(raw []byte, maxDepth int) (*Card, error) {
-	if err := strictjson.Check(raw, maxDepth); err != nil {
+	if err := rawjson.Check(raw, maxDepth); err != nil {
 		return nil, err
 	}
 	var d document

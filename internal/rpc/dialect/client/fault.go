@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -93,10 +93,10 @@ func StatusError(s *grpcstatus.Status) *Error {
 // Failure reads the body of an answer over HTTP+JSON with a status other than 2xx. Any body will do.
 func (w *Wire) Failure(status int, body []byte, maxDepth int) *Error {
 	e := &Error{Status: status}
-	if strictjson.Check(body, maxDepth) != nil || object(body) == nil {
+	if rawjson.Check(body, maxDepth) != nil || object(body) == nil {
 		return e
 	}
-	r := jsonrw.NewReader(body)
+	r := rawjson.NewReader(body)
 	defer r.Close()
 	d := reader{w: w, r: r}
 	if f := d.restError(); r.Err() == nil {

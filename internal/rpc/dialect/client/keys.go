@@ -15,8 +15,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
 // Keys are the public keys that may sign a card.
@@ -119,7 +119,7 @@ type signature struct {
 // Verify returns what one of the keys has signed: the card without its signatures, in its canonical form (RFC 8785). It
 // fetches no key, wherever the card says that keys are.
 func (k Keys) Verify(document []byte, maxDepth int) (signed []byte, err error) {
-	if err := strictjson.Check(document, maxDepth); err != nil {
+	if err := rawjson.Check(document, maxDepth); err != nil {
 		return nil, err
 	}
 	var members map[string]jsontext.Value

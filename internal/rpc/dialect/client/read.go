@@ -5,11 +5,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
-	"github.com/holdfast-a2a/holdfast/internal/surrogate"
+
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -31,12 +30,12 @@ func (w *Wire) Answer(op Op, body []byte, maxDepth int) (*Update, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, _ = surrogate.Repair(body)
+	body, _ = rawjson.Repair(body)
 	body = withoutNUL(body)
-	if err := strictjson.Check(body, maxDepth); err != nil {
+	if err := rawjson.Check(body, maxDepth); err != nil {
 		return nil, err
 	}
-	r := jsonrw.NewReader(body)
+	r := rawjson.NewReader(body)
 	defer r.Close()
 	read := reader{w: w, op: op, r: r}
 	var u *Update
@@ -79,10 +78,10 @@ func (w *Wire) Document(op Op, body []byte, maxDepth int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := strictjson.Check(body, maxDepth); err != nil || w.Binding != JSONRPC {
+	if err := rawjson.Check(body, maxDepth); err != nil || w.Binding != JSONRPC {
 		return body, err
 	}
-	r := jsonrw.NewReader(body)
+	r := rawjson.NewReader(body)
 	defer r.Close()
 	read := reader{w: w, op: op, r: r}
 	var document []byte
@@ -131,7 +130,7 @@ func withoutNUL(text []byte) []byte {
 type reader struct {
 	w     *Wire
 	op    Op
-	r     *jsonrw.Reader
+	r     *rawjson.Reader
 	fault *Error
 }
 
@@ -462,9 +461,9 @@ func (d *reader) artifact() *chunk {
 func (d *reader) parts() []task.Part {
 	r, parts := d.r, []task.Part{}
 	for r.Array(); r.Item(); {
-		if len(parts) >= jsonrw.MaxParts {
+		if len(parts) >= rawjson.MaxParts {
 			r.Skip()
-			r.Fail("has more than %d parts", jsonrw.MaxParts)
+			r.Fail("has more than %d parts", rawjson.MaxParts)
 			continue
 		}
 		parts = append(parts, d.part())
@@ -511,7 +510,7 @@ func (d *reader) part() task.Part {
 	case contents != 1:
 		r.Fail("must have one of text, raw, url, data and file")
 	case p.Kind == task.PartData && d.w.data && kind == "":
-		if inner, ok := jsonrw.Lookup(object(p.Data), "data"); ok && jsonrw.Without(p.Data, "data") == nil {
+		if inner, ok := rawjson.Lookup(object(p.Data), "data"); ok && rawjson.Without(p.Data, "data") == nil {
 			p.Data = inner
 		}
 		return v0.Unwrap(p)

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
@@ -289,18 +289,18 @@ func (w *Wire) appendParams(dst []byte, op Op, p *Params) []byte {
 	dst = append(dst, '{')
 	open := len(dst)
 	if p.Tenant != "" && w.modern && w.Binding != HTTPJSON {
-		dst = jsonrw.AppendStringMember(dst, "tenant", p.Tenant)
+		dst = rawjson.AppendStringMember(dst, "tenant", p.Tenant)
 	}
 	switch op {
 	case Send, Stream:
 		dst = w.appendSend(dst, op, p)
 	case List:
-		dst = jsonrw.AppendStringMember(dst, "contextId", p.Context)
-		dst = strconv.AppendInt(jsonrw.AppendMember(dst, "pageSize"), int64(cmp.Or(p.PageSize, pageSize)), 10)
-		dst = jsonrw.AppendStringMember(dst, "pageToken", p.Page)
+		dst = rawjson.AppendStringMember(dst, "contextId", p.Context)
+		dst = strconv.AppendInt(rawjson.AppendMember(dst, "pageSize"), int64(cmp.Or(p.PageSize, pageSize)), 10)
+		dst = rawjson.AppendStringMember(dst, "pageToken", p.Page)
 	case Cancel:
 		dst = w.appendTask(dst, p)
-		dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata) // 0.3 over gRPC has no place for it
+		dst = rawjson.AppendRawMember(dst, "metadata", p.Metadata) // 0.3 over gRPC has no place for it
 	case SetPush:
 		dst = w.appendSetPush(dst, p)
 	case ExtendedCard:
@@ -316,41 +316,41 @@ func (w *Wire) appendParams(dst []byte, op Op, p *Params) []byte {
 // appendTask names the task of the request.
 func (w *Wire) appendTask(dst []byte, p *Params) []byte {
 	if w.service != nil && !w.modern {
-		return jsonrw.AppendString(jsonrw.AppendMember(dst, "name"), "tasks/"+p.TaskID)
+		return rawjson.AppendString(rawjson.AppendMember(dst, "name"), "tasks/"+p.TaskID)
 	}
-	return jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
+	return rawjson.AppendString(rawjson.AppendMember(dst, "id"), p.TaskID)
 }
 
 func (w *Wire) appendSend(dst []byte, op Op, p *Params) []byte {
 	if w.clientIDs {
-		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
-		dst = jsonrw.AppendStringMember(dst, "sessionId", p.Message.ContextID)
-		dst = w.message(jsonrw.AppendMember(dst, "message"), p.Message)
+		dst = rawjson.AppendString(rawjson.AppendMember(dst, "id"), p.TaskID)
+		dst = rawjson.AppendStringMember(dst, "sessionId", p.Message.ContextID)
+		dst = w.message(rawjson.AppendMember(dst, "message"), p.Message)
 		dst = append(dst, `,"historyLength":1000`...)
 		if p.Push.URL != "" {
-			dst = append(w.appendPush(append(jsonrw.AppendMember(dst, "pushNotification"), '{'), p), '}')
+			dst = append(w.appendPush(append(rawjson.AppendMember(dst, "pushNotification"), '{'), p), '}')
 		}
-		return jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+		return rawjson.AppendRawMember(dst, "metadata", p.Metadata)
 	}
-	dst = w.message(jsonrw.AppendMember(dst, "message"), p.Message)
-	dst = append(jsonrw.AppendMember(dst, "configuration"), '{')
+	dst = w.message(rawjson.AppendMember(dst, "message"), p.Message)
+	dst = append(rawjson.AppendMember(dst, "configuration"), '{')
 	open := len(dst)
-	dst = jsonrw.AppendStringsMember(dst, "acceptedOutputModes", p.Modes)
+	dst = rawjson.AppendStringsMember(dst, "acceptedOutputModes", p.Modes)
 	if op == Send {
 		if w.modern {
-			dst = strconv.AppendBool(jsonrw.AppendMember(dst, "returnImmediately"), p.Return)
+			dst = strconv.AppendBool(rawjson.AppendMember(dst, "returnImmediately"), p.Return)
 		} else {
-			dst = strconv.AppendBool(jsonrw.AppendMember(dst, "blocking"), !p.Return)
+			dst = strconv.AppendBool(rawjson.AppendMember(dst, "blocking"), !p.Return)
 		}
 	}
 	if p.Push.URL != "" {
-		dst = append(w.appendPush(append(jsonrw.AppendMember(dst, w.pushMember()), '{'), p), '}')
+		dst = append(w.appendPush(append(rawjson.AppendMember(dst, w.pushMember()), '{'), p), '}')
 	}
 	if len(dst) > open {
 		dst = append(dst[:open:open], dst[open+1:]...)
 	}
 	dst = append(dst, '}')
-	return jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+	return rawjson.AppendRawMember(dst, "metadata", p.Metadata)
 }
 
 // pushMember is the member of the configuration of a send that asks for notifications.
@@ -369,39 +369,39 @@ func (w *Wire) pushMember() string {
 func (w *Wire) appendSetPush(dst []byte, p *Params) []byte {
 	switch {
 	case w.modern:
-		dst = jsonrw.AppendStringMember(dst, "taskId", p.TaskID)
+		dst = rawjson.AppendStringMember(dst, "taskId", p.TaskID)
 		return w.appendPush(append(dst, ','), p)
 	case w.data:
 		parent := "tasks/" + p.TaskID
-		dst = jsonrw.AppendStringMember(dst, "parent", parent)
-		dst = jsonrw.AppendStringMember(dst, "configId", p.Push.ID)
-		dst = append(jsonrw.AppendMember(dst, "config"), `{"name":`...)
-		dst = jsonrw.AppendString(dst, parent+pushConfigs+"/"+p.Push.ID)
-		dst = append(jsonrw.AppendMember(dst, "pushNotificationConfig"), '{')
+		dst = rawjson.AppendStringMember(dst, "parent", parent)
+		dst = rawjson.AppendStringMember(dst, "configId", p.Push.ID)
+		dst = append(rawjson.AppendMember(dst, "config"), `{"name":`...)
+		dst = rawjson.AppendString(dst, parent+pushConfigs+"/"+p.Push.ID)
+		dst = append(rawjson.AppendMember(dst, "pushNotificationConfig"), '{')
 		return append(w.appendPush(dst, p), "}}"...)
 	case w.clientIDs:
-		dst = jsonrw.AppendStringMember(dst, "id", p.TaskID)
+		dst = rawjson.AppendStringMember(dst, "id", p.TaskID)
 	default:
-		dst = jsonrw.AppendStringMember(dst, "taskId", p.TaskID)
+		dst = rawjson.AppendStringMember(dst, "taskId", p.TaskID)
 	}
-	dst = append(jsonrw.AppendMember(dst, "pushNotificationConfig"), '{')
+	dst = append(rawjson.AppendMember(dst, "pushNotificationConfig"), '{')
 	return append(w.appendPush(dst, p), '}')
 }
 
 // appendPush writes the members of a configuration. The token is there twice: some servers send it as the credential, some in
 // a header of its own, and some in both.
 func (w *Wire) appendPush(dst []byte, p *Params) []byte {
-	dst = jsonrw.AppendString(append(dst, `"url":`...), p.Push.URL)
+	dst = rawjson.AppendString(append(dst, `"url":`...), p.Push.URL)
 	if !w.clientIDs {
-		dst = jsonrw.AppendStringMember(dst, "id", p.Push.ID)
+		dst = rawjson.AppendStringMember(dst, "id", p.Push.ID)
 	}
-	dst = jsonrw.AppendStringMember(dst, "token", p.Push.Token)
-	dst = append(jsonrw.AppendMember(dst, "authentication"), '{')
+	dst = rawjson.AppendStringMember(dst, "token", p.Push.Token)
+	dst = append(rawjson.AppendMember(dst, "authentication"), '{')
 	if w.modern {
 		dst = append(dst, `"scheme":"Bearer"`...)
 	} else {
 		dst = append(dst, `"schemes":["Bearer"]`...)
 	}
-	dst = jsonrw.AppendStringMember(dst, "credentials", p.Push.Token)
+	dst = rawjson.AppendStringMember(dst, "credentials", p.Push.Token)
 	return append(dst, '}')
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	rpcfault "github.com/holdfast-a2a/holdfast/internal/rpc/fault"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -76,7 +76,7 @@ func (s Suite) Exercise(t *testing.T) {
 // proto file, name does.
 func (s Suite) check(t *testing.T, name string, document []byte) {
 	t.Helper()
-	require.NoError(t, strictjson.Check(document, 2*strictjson.MaxDepth))
+	require.NoError(t, rawjson.Check(document, 2*rawjson.MaxDepth))
 	if s.proto != nil {
 		s.proto.Check(t, name, document)
 		return
@@ -254,7 +254,7 @@ func (s Suite) pushes(t *testing.T) {
 		}
 		document, err := s.Codec.Pushes(p.op, &engine.Pushes{TaskID: "t-1", Configs: p.configs})
 		require.NoError(t, err)
-		require.NoError(t, strictjson.Check(document, strictjson.MaxDepth))
+		require.NoError(t, rawjson.Check(document, rawjson.MaxDepth))
 		require.NotContains(t, string(document), "secret")
 		message := map[engine.Op]string{
 			engine.OpPushSet: "TaskPushNotificationConfig", engine.OpPushGet: "TaskPushNotificationConfig",
@@ -351,7 +351,7 @@ func (s Suite) faults(t *testing.T) {
 	}
 	ours := s.Codec.Details(&task.Error{}, rpcfault.Incident{ID: "e-1"})
 	require.Contains(t, string(ours), `"errorId":"e-1"`)
-	require.NoError(t, strictjson.Check(ours, strictjson.MaxDepth))
+	require.NoError(t, rawjson.Check(ours, rawjson.MaxDepth))
 	dump, err := json.Marshal(all)
 	require.NoError(t, err)
 	Golden(t, "faults", dump)
@@ -379,7 +379,7 @@ func (s Suite) resend(t *testing.T, m *task.Message) *dialect.Call {
 		dialect.View{History: engine.AllHistory})
 	require.NoError(t, err)
 	require.NotContains(t, string(result), "\n")
-	require.NoError(t, strictjson.Check(result, 4*strictjson.MaxDepth), "%s", result)
+	require.NoError(t, rawjson.Check(result, 4*rawjson.MaxDepth), "%s", result)
 	var members struct {
 		History []json.RawMessage `json:"history"`
 	}
@@ -429,7 +429,7 @@ func (s Suite) FuzzDecode(f *testing.F) {
 		f.Add(uint8(slices.Index(ops, engine.OpList)), []byte(params))
 	}
 	f.Fuzz(func(t *testing.T, op uint8, params []byte) {
-		if strictjson.Check(params, strictjson.MaxDepth) != nil {
+		if rawjson.Check(params, rawjson.MaxDepth) != nil {
 			params = append([]byte(nil), params...) // must not panic; the result does not matter
 			_, _ = s.Codec.Decode(ops[int(op)%len(ops)], params)
 			return
@@ -480,7 +480,7 @@ func (s Suite) reset(t *testing.T, p *engine.PushRequest) {
 func unmarked(m *task.Message) *task.Message {
 	for i := range m.Parts {
 		if p := &m.Parts[i]; p.Kind == task.PartData && p.Data[0] != '{' {
-			p.Metadata = jsonrw.Without(p.Metadata, v0.Compat)
+			p.Metadata = rawjson.Without(p.Metadata, v0.Compat)
 		}
 	}
 	return m

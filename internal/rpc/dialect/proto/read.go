@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Member returns the name of the current member. ProtoJSON parsers also accept the names of the
 // proto file, such as message_id. A member that an object has in two spellings is refused: a proxy
 // in front may have read the other one.
-func Member(r *jsonrw.Reader) []byte {
+func Member(r *rawjson.Reader) []byte {
 	name := CamelCase(r.Name())
 	if len(name) != len(r.Name()) {
 		r.RefuseTwins(CamelCase)
@@ -41,7 +41,7 @@ func CamelCase(name []byte) []byte {
 }
 
 // Count reads an integer that is not negative, as a number or a string.
-func Count(r *jsonrw.Reader) int {
+func Count(r *rawjson.Reader) int {
 	if !r.IsString() {
 		return r.Count()
 	}
@@ -56,7 +56,7 @@ func Count(r *jsonrw.Reader) int {
 // Role reads a Role, by name or number. With short it also accepts the names of JSON-RPC. A client
 // is the user. A message of a client in the role of the agent would reach the model as its own
 // words.
-func Role(r *jsonrw.Reader, short bool) task.Role {
+func Role(r *rawjson.Reader, short bool) task.Role {
 	role := len(roleNames)
 	if r.IsNumber() {
 		role = r.Count()
@@ -82,7 +82,7 @@ func Role(r *jsonrw.Reader, short bool) task.Role {
 
 // State reads a TaskState, by name or number. An example of 1.0.0 has the name in lower case and
 // without its prefix.
-func State(r *jsonrw.Reader) task.State {
+func State(r *rawjson.Reader) task.State {
 	if r.IsNumber() {
 		if n := r.Count(); n < len(stateNumbers) {
 			return stateNumbers[n]
@@ -103,7 +103,7 @@ func State(r *jsonrw.Reader) task.State {
 
 // Message reads a Message. It stores the task and context of the message in send. In every version
 // the parts may be in the member parts.
-func (s *Style) Message(r *jsonrw.Reader, send *engine.SendRequest) *task.Message {
+func (s *Style) Message(r *rawjson.Reader, send *engine.SendRequest) *task.Message {
 	m := new(task.Message)
 	for r.Object(); r.Next(); {
 		switch string(Member(r)) {
@@ -133,10 +133,10 @@ func (s *Style) Message(r *jsonrw.Reader, send *engine.SendRequest) *task.Messag
 	return m
 }
 
-func (s *Style) readParts(r *jsonrw.Reader) []task.Part {
+func (s *Style) readParts(r *rawjson.Reader) []task.Part {
 	var all []task.Part
 	for r.Array(); r.Item(); {
-		if len(all) > jsonrw.MaxParts {
+		if len(all) > rawjson.MaxParts {
 			r.Skip() // refused by their number
 			continue
 		}
@@ -155,7 +155,7 @@ const (
 )
 
 // List reads ListTasksRequest.
-func List(r *jsonrw.Reader, call *dialect.Call) *engine.ListRequest {
+func List(r *rawjson.Reader, call *dialect.Call) *engine.ListRequest {
 	l := &engine.ListRequest{PageSize: defaultPage}
 	for r.Object(); r.Next(); {
 		switch string(Member(r)) {
@@ -184,7 +184,7 @@ func List(r *jsonrw.Reader, call *dialect.Call) *engine.ListRequest {
 	return l
 }
 
-func pageSize(r *jsonrw.Reader) int {
+func pageSize(r *rawjson.Reader) int {
 	n := Count(r)
 	if n < 1 || n > maxPage {
 		r.Fail("must be a number from 1 to %d", maxPage)
@@ -193,7 +193,7 @@ func pageSize(r *jsonrw.Reader) int {
 }
 
 // PushPage reads a member of a request for the configurations of a task, if it is one of its page.
-func PushPage(r *jsonrw.Reader, member string, p *engine.PushRequest) bool {
+func PushPage(r *rawjson.Reader, member string, p *engine.PushRequest) bool {
 	switch member {
 	case "pageSize":
 		p.PageSize = pageSize(r)

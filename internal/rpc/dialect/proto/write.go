@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -42,7 +42,7 @@ type Style struct {
 	Canceled   string // the name of that state
 	Parts      string // the member of a message that contains its parts
 	Part       func(dst []byte, p *task.Part) []byte
-	ReadPart   func(r *jsonrw.Reader) task.Part
+	ReadPart   func(r *rawjson.Reader) task.Part
 	ShortRoles bool // roles may also have their JSON-RPC names
 	References bool // messages name the tasks that they refer to
 	Final      bool // status events say whether they end a stream
@@ -64,15 +64,15 @@ func (s *Style) Result(op engine.Op, t *task.Task, v dialect.View) []byte {
 func (s *Style) Page(p *engine.Page, v dialect.View) []byte {
 	size := 512
 	for _, t := range p.Tasks {
-		size += jsonrw.TaskSize(t, v.Messages(t))
+		size += rawjson.TaskSize(t, v.Messages(t))
 	}
 	dst := append(make([]byte, 0, size), `{"tasks":`...)
-	dst = jsonrw.AppendArray(dst, p.Tasks, func(dst []byte, t **task.Task) []byte {
+	dst = rawjson.AppendArray(dst, p.Tasks, func(dst []byte, t **task.Task) []byte {
 		return s.appendTask(dst, *t, v)
 	})
-	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "nextPageToken"), p.NextToken)
-	dst = strconv.AppendInt(jsonrw.AppendMember(dst, "pageSize"), int64(p.Size), 10)
-	dst = strconv.AppendInt(jsonrw.AppendMember(dst, "totalSize"), int64(p.Total), 10)
+	dst = rawjson.AppendString(rawjson.AppendMember(dst, "nextPageToken"), p.NextToken)
+	dst = strconv.AppendInt(rawjson.AppendMember(dst, "pageSize"), int64(p.Size), 10)
+	dst = strconv.AppendInt(rawjson.AppendMember(dst, "totalSize"), int64(p.Total), 10)
 	return append(dst, '}')
 }
 
@@ -91,7 +91,7 @@ func (s *Style) Event(t *task.Task, e *task.Event, final bool) []byte {
 	case task.EventStatus:
 		return s.appendStatusEvent(make([]byte, 0, 320), t, e, final)
 	case task.EventArtifact:
-		return s.appendArtifactEvent(make([]byte, 0, 320+jsonrw.Size(e.Artifact.Parts)), t, e)
+		return s.appendArtifactEvent(make([]byte, 0, 320+rawjson.Size(e.Artifact.Parts)), t, e)
 	case task.EventMessage, task.EventRun:
 	}
 	return nil
@@ -116,37 +116,37 @@ func (s *Style) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 
 func (s *Style) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 	history := v.Messages(t)
-	dst = append(slices.Grow(dst, jsonrw.TaskSize(t, history)), `{"id":`...)
-	dst = jsonrw.AppendString(dst, t.PublicID)
-	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
-	dst = jsonrw.AppendMember(dst, "status")
+	dst = append(slices.Grow(dst, rawjson.TaskSize(t, history)), `{"id":`...)
+	dst = rawjson.AppendString(dst, t.PublicID)
+	dst = rawjson.AppendString(rawjson.AppendMember(dst, "contextId"), t.ContextID)
+	dst = rawjson.AppendMember(dst, "status")
 	dst = s.appendStatus(dst, t.Status.State, t.Status.Message, t.Status.At)
 	if len(t.Artifacts) > 0 || v.ShowArtifacts {
-		dst = jsonrw.AppendMember(dst, "artifacts")
-		dst = jsonrw.AppendArray(dst, t.Artifacts, s.appendArtifact)
+		dst = rawjson.AppendMember(dst, "artifacts")
+		dst = rawjson.AppendArray(dst, t.Artifacts, s.appendArtifact)
 	}
 	if len(history) > 0 {
-		dst = jsonrw.AppendMember(dst, "history")
-		dst = jsonrw.AppendArray(dst, history, s.AppendMessage)
+		dst = rawjson.AppendMember(dst, "history")
+		dst = rawjson.AppendArray(dst, history, s.AppendMessage)
 	}
-	dst = jsonrw.AppendRawMember(dst, "metadata", t.Metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", t.Metadata)
 	return append(dst, '}')
 }
 
 func (s *Style) appendStatusEvent(dst []byte, t *task.Task, e *task.Event, final bool) []byte {
 	dst = appendIdentity(append(dst, `{"statusUpdate":{"taskId":`...), t)
-	dst = jsonrw.AppendMember(dst, "status")
+	dst = rawjson.AppendMember(dst, "status")
 	dst = s.appendStatus(dst, e.State, e.Message, e.At)
 	if s.Final {
-		dst = strconv.AppendBool(jsonrw.AppendMember(dst, "final"), final)
+		dst = strconv.AppendBool(rawjson.AppendMember(dst, "final"), final)
 	}
-	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}', '}')
 }
 
 func (s *Style) appendArtifactEvent(dst []byte, t *task.Task, e *task.Event) []byte {
 	dst = appendIdentity(append(dst, `{"artifactUpdate":{"taskId":`...), t)
-	dst = jsonrw.AppendMember(dst, "artifact")
+	dst = rawjson.AppendMember(dst, "artifact")
 	dst = s.appendArtifact(dst, e.Artifact)
 	if e.Append {
 		dst = append(dst, `,"append":true`...)
@@ -154,14 +154,14 @@ func (s *Style) appendArtifactEvent(dst []byte, t *task.Task, e *task.Event) []b
 	if e.Last {
 		dst = append(dst, `,"lastChunk":true`...)
 	}
-	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}', '}')
 }
 
 // appendIdentity appends the ids of an event's task and context.
 func appendIdentity(dst []byte, t *task.Task) []byte {
-	dst = jsonrw.AppendString(dst, t.PublicID)
-	return jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
+	dst = rawjson.AppendString(dst, t.PublicID)
+	return rawjson.AppendString(rawjson.AppendMember(dst, "contextId"), t.ContextID)
 }
 
 func (s *Style) appendStatus(dst []byte, state task.State, m *task.Message, at time.Time) []byte {
@@ -173,10 +173,10 @@ func (s *Style) appendStatus(dst []byte, state task.State, m *task.Message, at t
 	}
 	dst = append(dst, '"')
 	if !at.IsZero() {
-		dst = jsonrw.AppendTime(jsonrw.AppendMember(dst, "timestamp"), at)
+		dst = rawjson.AppendTime(rawjson.AppendMember(dst, "timestamp"), at)
 	}
 	if m != nil {
-		dst = jsonrw.AppendMember(dst, "message")
+		dst = rawjson.AppendMember(dst, "message")
 		dst = s.AppendMessage(dst, m)
 	}
 	return append(dst, '}')
@@ -185,30 +185,30 @@ func (s *Style) appendStatus(dst []byte, state task.State, m *task.Message, at t
 // AppendMessage appends a Message.
 func (s *Style) AppendMessage(dst []byte, m *task.Message) []byte {
 	dst = append(dst, `{"messageId":`...)
-	dst = jsonrw.AppendString(dst, m.ID)
+	dst = rawjson.AppendString(dst, m.ID)
 	dst = append(dst, `,"role":"`...)
 	dst = append(dst, roleNames[m.Role]...)
 	dst = append(dst, '"')
-	dst = jsonrw.AppendStringMember(dst, "taskId", m.TaskID)
-	dst = jsonrw.AppendStringMember(dst, "contextId", m.ContextID)
-	dst = jsonrw.AppendMember(dst, s.Parts)
-	dst = jsonrw.AppendArray(dst, m.Parts, s.Part)
-	dst = jsonrw.AppendRawMember(dst, "metadata", m.Metadata)
-	dst = jsonrw.AppendStringsMember(dst, "extensions", m.Extensions)
+	dst = rawjson.AppendStringMember(dst, "taskId", m.TaskID)
+	dst = rawjson.AppendStringMember(dst, "contextId", m.ContextID)
+	dst = rawjson.AppendMember(dst, s.Parts)
+	dst = rawjson.AppendArray(dst, m.Parts, s.Part)
+	dst = rawjson.AppendRawMember(dst, "metadata", m.Metadata)
+	dst = rawjson.AppendStringsMember(dst, "extensions", m.Extensions)
 	if s.References {
-		dst = jsonrw.AppendStringsMember(dst, "referenceTaskIds", m.References)
+		dst = rawjson.AppendStringsMember(dst, "referenceTaskIds", m.References)
 	}
 	return append(dst, '}')
 }
 
 func (s *Style) appendArtifact(dst []byte, a *task.Artifact) []byte {
 	dst = append(dst, `{"artifactId":`...)
-	dst = jsonrw.AppendString(dst, a.ID)
-	dst = jsonrw.AppendStringMember(dst, "name", a.Name)
-	dst = jsonrw.AppendStringMember(dst, "description", a.Description)
-	dst = jsonrw.AppendMember(dst, "parts")
-	dst = jsonrw.AppendArray(dst, a.Parts, s.Part)
-	dst = jsonrw.AppendRawMember(dst, "metadata", a.Metadata)
-	dst = jsonrw.AppendStringsMember(dst, "extensions", a.Extensions)
+	dst = rawjson.AppendString(dst, a.ID)
+	dst = rawjson.AppendStringMember(dst, "name", a.Name)
+	dst = rawjson.AppendStringMember(dst, "description", a.Description)
+	dst = rawjson.AppendMember(dst, "parts")
+	dst = rawjson.AppendArray(dst, a.Parts, s.Part)
+	dst = rawjson.AppendRawMember(dst, "metadata", a.Metadata)
+	dst = rawjson.AppendStringsMember(dst, "extensions", a.Extensions)
 	return append(dst, '}')
 }

@@ -3,7 +3,7 @@ package v0
 import (
 	"encoding/json"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -13,10 +13,10 @@ import (
 const Compat = "data_part_compat"
 
 // Parts reads the parts of a message: at least one.
-func Parts(r *jsonrw.Reader) []task.Part {
+func Parts(r *rawjson.Reader) []task.Part {
 	var parts []task.Part
 	for r.Array(); r.Item(); {
-		if len(parts) > jsonrw.MaxParts {
+		if len(parts) > rawjson.MaxParts {
 			r.Skip() // refused by their number
 			continue
 		}
@@ -29,7 +29,7 @@ func Parts(r *jsonrw.Reader) []task.Part {
 }
 
 // part reads one part. Its members may come in any order, so part decides on its kind at the end.
-func part(r *jsonrw.Reader) task.Part {
+func part(r *rawjson.Reader) task.Part {
 	var p task.Part
 	var kind string
 	var hasText, hasFile bool
@@ -87,7 +87,7 @@ func soleContent(text, file, data bool) string {
 
 // file reads the content of a file part. The examples of the first documents have the bytes in the
 // member data.
-func file(r *jsonrw.Reader, p *task.Part) {
+func file(r *rawjson.Reader, p *task.Part) {
 	var raw []byte
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -121,15 +121,15 @@ func SetFile(p *task.Part, raw []byte) (ok bool) {
 
 // Unwrap undoes the wrapping of data that is not an object.
 func Unwrap(p task.Part) task.Part {
-	if mark, ok := jsonrw.Lookup(p.Metadata, Compat); !ok || string(mark) != "true" {
+	if mark, ok := rawjson.Lookup(p.Metadata, Compat); !ok || string(mark) != "true" {
 		return p
 	}
-	value, ok := jsonrw.Lookup(p.Data, "value")
-	if !ok || jsonrw.Without(p.Data, "value") != nil {
+	value, ok := rawjson.Lookup(p.Data, "value")
+	if !ok || rawjson.Without(p.Data, "value") != nil {
 		return p
 	}
 	p.Data = value
-	p.Metadata = jsonrw.Without(p.Metadata, Compat)
+	p.Metadata = rawjson.Without(p.Metadata, Compat)
 	return p
 }
 
@@ -151,13 +151,13 @@ func (s Style) AppendPart(dst []byte, p *task.Part) []byte {
 	case task.PartData:
 		var data json.RawMessage
 		data, metadata = Wrap(p, s.Arrays)
-		dst = jsonrw.AppendRaw(append(s.appendKind(dst, "data"), `"data":`...), data)
+		dst = rawjson.AppendRaw(append(s.appendKind(dst, "data"), `"data":`...), data)
 	case task.PartText:
 		dst = append(s.appendKind(dst, "text"), `"text":`...)
-		dst = jsonrw.AppendText(dst, p)
+		dst = rawjson.AppendText(dst, p)
 		metadata = FileMembers(p)
 	}
-	dst = jsonrw.AppendRawMember(dst, "metadata", metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", metadata)
 	return append(dst, '}')
 }
 
@@ -173,12 +173,12 @@ func (s Style) appendKind(dst []byte, kind string) []byte {
 
 func appendFile(dst []byte, p *task.Part) []byte {
 	open := len(dst)
-	dst = jsonrw.AppendStringMember(dst, "name", p.Filename)
-	dst = jsonrw.AppendStringMember(dst, "mimeType", p.MediaType)
+	dst = rawjson.AppendStringMember(dst, "name", p.Filename)
+	dst = rawjson.AppendStringMember(dst, "mimeType", p.MediaType)
 	if p.Kind == task.PartRaw {
-		dst = jsonrw.AppendBytes(jsonrw.AppendMember(dst, "bytes"), p.Raw)
+		dst = rawjson.AppendBytes(rawjson.AppendMember(dst, "bytes"), p.Raw)
 	} else {
-		dst = jsonrw.AppendStringMember(dst, "uri", p.URL)
+		dst = rawjson.AppendStringMember(dst, "uri", p.URL)
 	}
 	if len(dst) == open {
 		return append(dst, '{', '}')
@@ -196,7 +196,7 @@ func Wrap(p *task.Part, arrays bool) (data, metadata json.RawMessage) {
 	}
 	data = append(make([]byte, 0, len(`{"value":}`)+len(p.Data)), `{"value":`...)
 	data = append(append(data, orNull(p.Data)...), '}')
-	return data, jsonrw.With(jsonrw.Without(metadata, Compat), Compat, json.RawMessage("true"))
+	return data, rawjson.With(rawjson.Without(metadata, Compat), Compat, json.RawMessage("true"))
 }
 
 // wraps reports whether data must be wrapped, by its first byte.
@@ -234,8 +234,8 @@ func addFree(metadata json.RawMessage, name, value string) json.RawMessage {
 	if value == "" {
 		return metadata
 	}
-	if _, taken := jsonrw.Lookup(metadata, name); taken {
+	if _, taken := rawjson.Lookup(metadata, name); taken {
 		return metadata
 	}
-	return jsonrw.With(metadata, name, jsonrw.AppendString(nil, value))
+	return rawjson.With(metadata, name, rawjson.AppendString(nil, value))
 }

@@ -2,13 +2,13 @@ package v0
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // PushConfig reads a PushNotificationConfig. name returns the canonical name of the current member.
 // Without withID the version has no id, and PushConfig skips it.
-func PushConfig(r *jsonrw.Reader, name func(*jsonrw.Reader) []byte, withID bool) *engine.PushSetting {
+func PushConfig(r *rawjson.Reader, name func(*rawjson.Reader) []byte, withID bool) *engine.PushSetting {
 	s := new(engine.PushSetting)
 	for r.Object(); r.Next(); {
 		switch member := string(name(r)); {
@@ -42,13 +42,13 @@ func PushConfig(r *jsonrw.Reader, name func(*jsonrw.Reader) []byte, withID bool)
 // receiver alone. It does not mask them, since a client that sends the configuration back would
 // then set the mask.
 func AppendPushConfig(dst []byte, c *task.PushConfig, withID bool) []byte {
-	dst = jsonrw.AppendString(append(dst, `{"url":`...), c.URL)
+	dst = rawjson.AppendString(append(dst, `{"url":`...), c.URL)
 	if withID {
-		dst = jsonrw.AppendStringMember(dst, "id", c.ID)
+		dst = rawjson.AppendStringMember(dst, "id", c.ID)
 	}
 	if len(c.Schemes) > 0 {
 		dst = append(dst, `,"authentication":{"schemes":`...)
-		dst = append(jsonrw.AppendArray(dst, c.Schemes, func(dst []byte, s *string) []byte { return jsonrw.AppendString(dst, *s) }), '}')
+		dst = append(rawjson.AppendArray(dst, c.Schemes, func(dst []byte, s *string) []byte { return rawjson.AppendString(dst, *s) }), '}')
 	}
 	return append(dst, '}')
 }

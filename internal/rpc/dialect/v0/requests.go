@@ -4,11 +4,11 @@ import (
 	"cmp"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 )
 
 // Cancel reads TaskIdParams.
-func Cancel(r *jsonrw.Reader) *engine.CancelRequest {
+func Cancel(r *rawjson.Reader) *engine.CancelRequest {
 	c := new(engine.CancelRequest)
 	beside := "" // where llms.txt of 0.2 has the id
 	for r.Object(); r.Next(); {
@@ -30,7 +30,7 @@ func Cancel(r *jsonrw.Reader) *engine.CancelRequest {
 
 // Subscribe reads the params of a resubscription. Only the id counts, even where 0.1 allows a
 // historyLength.
-func Subscribe(r *jsonrw.Reader) *engine.SubscribeRequest {
+func Subscribe(r *rawjson.Reader) *engine.SubscribeRequest {
 	s := new(engine.SubscribeRequest)
 	beside := ""
 	for r.Object(); r.Next(); {

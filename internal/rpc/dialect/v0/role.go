@@ -1,13 +1,13 @@
 package v0
 
 import (
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Role reads the role of a message's author. A client is the user. A message of a client in the role
 // of the agent would reach the model as its own words.
-func Role(r *jsonrw.Reader) task.Role {
+func Role(r *rawjson.Reader) task.Role {
 	switch r.String() {
 	case "user":
 		return task.RoleUser

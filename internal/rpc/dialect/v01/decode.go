@@ -2,15 +2,15 @@ package v01
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Decode reads the params of an operation. It ignores unknown members.
 func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
-	r := jsonrw.NewReader(params)
+	r := rawjson.NewReader(params)
 	defer r.Close()
 	call := &dialect.Call{Op: op}
 	switch op {
@@ -37,7 +37,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 
 // send reads TaskSendParams. The client chooses the id, so an unknown id creates a task. The
 // version has no flag for waiting, so the answer waits.
-func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
+func send(r *rawjson.Reader, view *dialect.View) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, MayCreate: true, Wait: true, WaitUnsaid: true}
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -50,7 +50,7 @@ func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
 		case "historyLength":
 			view.History = r.Count()
 		case "pushNotification":
-			s.Push = v0.PushConfig(r, (*jsonrw.Reader).Name, false)
+			s.Push = v0.PushConfig(r, (*rawjson.Reader).Name, false)
 		case "metadata":
 			s.Metadata = r.RawObject()
 		default:
@@ -64,7 +64,7 @@ func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
 
 // message reads a Message, which has no id in this version. The send example of the first texts has
 // the parts in the member data.
-func message(r *jsonrw.Reader) *task.Message {
+func message(r *rawjson.Reader) *task.Message {
 	m := new(task.Message)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -84,7 +84,7 @@ func message(r *jsonrw.Reader) *task.Message {
 }
 
 // get reads TaskQueryParams.
-func get(r *jsonrw.Reader, view *dialect.View) *engine.GetRequest {
+func get(r *rawjson.Reader, view *dialect.View) *engine.GetRequest {
 	g := &engine.GetRequest{WithArtifacts: true}
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {

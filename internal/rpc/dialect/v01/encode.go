@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -22,17 +22,17 @@ const stateMark = "a2a_state"
 // status, and an artifact has the same parts, so that clients find the message wherever they look.
 func (Codec) Result(_ engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
 	history := v.Messages(t)
-	dst := append(make([]byte, 0, jsonrw.TaskSize(t, history)), `{"id":`...)
-	dst = jsonrw.AppendString(dst, t.PublicID)
-	dst = jsonrw.AppendStringMember(dst, "sessionId", t.ContextID)
-	dst = jsonrw.AppendMember(dst, "status")
+	dst := append(make([]byte, 0, rawjson.TaskSize(t, history)), `{"id":`...)
+	dst = rawjson.AppendString(dst, t.PublicID)
+	dst = rawjson.AppendStringMember(dst, "sessionId", t.ContextID)
+	dst = rawjson.AppendMember(dst, "status")
 	dst = appendStatus(dst, t.Status.State, t.Status.Message, t.Status.At)
 	dst = appendArtifacts(dst, t)
 	if len(history) > 0 {
-		dst = jsonrw.AppendMember(dst, "history")
-		dst = jsonrw.AppendArray(dst, history, appendMessage)
+		dst = rawjson.AppendMember(dst, "history")
+		dst = rawjson.AppendArray(dst, history, appendMessage)
 	}
-	dst = jsonrw.AppendRawMember(dst, "metadata", marked(t.Metadata, t.Status.State, t.Status.Message))
+	dst = rawjson.AppendRawMember(dst, "metadata", marked(t.Metadata, t.Status.State, t.Status.Message))
 	return append(dst, '}'), nil
 }
 
@@ -44,8 +44,8 @@ func appendArtifacts(dst []byte, t *task.Task) []byte {
 	if len(artifacts) == 0 {
 		return dst
 	}
-	dst = jsonrw.AppendMember(dst, "artifacts")
-	return jsonrw.AppendArray(dst, artifacts, func(dst []byte, a *task.Artifact) []byte {
+	dst = rawjson.AppendMember(dst, "artifacts")
+	return rawjson.AppendArray(dst, artifacts, func(dst []byte, a *task.Artifact) []byte {
 		return appendArtifact(dst, a, false, false)
 	})
 }
@@ -71,7 +71,7 @@ func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	case task.EventStatus:
 		return appendStatusEvent(make([]byte, 0, 256), t, e, e.State.Settled()), nil
 	case task.EventArtifact:
-		return appendArtifactEvent(make([]byte, 0, 192+jsonrw.Size(e.Artifact.Parts)), t, e), nil
+		return appendArtifactEvent(make([]byte, 0, 192+rawjson.Size(e.Artifact.Parts)), t, e), nil
 	case task.EventMessage, task.EventRun:
 	}
 	return nil, nil
@@ -87,20 +87,20 @@ func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return c.Ev
 
 func appendStatusEvent(dst []byte, t *task.Task, e *task.Event, final bool) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = jsonrw.AppendString(dst, t.PublicID)
-	dst = jsonrw.AppendMember(dst, "status")
+	dst = rawjson.AppendString(dst, t.PublicID)
+	dst = rawjson.AppendMember(dst, "status")
 	dst = appendStatus(dst, e.State, e.Message, e.At)
 	dst = strconv.AppendBool(append(dst, `,"final":`...), final)
-	dst = jsonrw.AppendRawMember(dst, "metadata", marked(e.Metadata, e.State, e.Message))
+	dst = rawjson.AppendRawMember(dst, "metadata", marked(e.Metadata, e.State, e.Message))
 	return append(dst, '}')
 }
 
 func appendArtifactEvent(dst []byte, t *task.Task, e *task.Event) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = jsonrw.AppendString(dst, t.PublicID)
-	dst = jsonrw.AppendMember(dst, "artifact")
+	dst = rawjson.AppendString(dst, t.PublicID)
+	dst = rawjson.AppendMember(dst, "artifact")
 	dst = appendArtifact(dst, e.Artifact, e.Append, e.Last)
-	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}')
 }
 
@@ -109,10 +109,10 @@ func appendStatus(dst []byte, s task.State, m *task.Message, at time.Time) []byt
 	dst = append(dst, stateName(s)...)
 	dst = append(dst, '"')
 	if !at.IsZero() {
-		dst = jsonrw.AppendTime(jsonrw.AppendMember(dst, "timestamp"), at)
+		dst = rawjson.AppendTime(rawjson.AppendMember(dst, "timestamp"), at)
 	}
 	if m != nil {
-		dst = jsonrw.AppendMember(dst, "message")
+		dst = rawjson.AppendMember(dst, "message")
 		dst = appendMarkedMessage(dst, m, mark(m.Metadata, s))
 	}
 	return append(dst, '}')
@@ -126,8 +126,8 @@ func appendMarkedMessage(dst []byte, m *task.Message, metadata json.RawMessage) 
 	dst = append(dst, `{"role":"`...)
 	dst = append(dst, v0.RoleName(m.Role)...)
 	dst = append(dst, `","parts":`...)
-	dst = jsonrw.AppendArray(dst, m.Parts, style.AppendPart)
-	dst = jsonrw.AppendRawMember(dst, "metadata", metadata)
+	dst = rawjson.AppendArray(dst, m.Parts, style.AppendPart)
+	dst = rawjson.AppendRawMember(dst, "metadata", metadata)
 	return append(dst, '}')
 }
 
@@ -135,17 +135,17 @@ func appendMarkedMessage(dst []byte, m *task.Message, metadata json.RawMessage) 
 // artifact itself.
 func appendArtifact(dst []byte, a *task.Artifact, more, last bool) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(a.Index), 10)
-	dst = jsonrw.AppendStringMember(dst, "name", a.Name)
-	dst = jsonrw.AppendStringMember(dst, "description", a.Description)
-	dst = jsonrw.AppendMember(dst, "parts")
-	dst = jsonrw.AppendArray(dst, a.Parts, style.AppendPart)
+	dst = rawjson.AppendStringMember(dst, "name", a.Name)
+	dst = rawjson.AppendStringMember(dst, "description", a.Description)
+	dst = rawjson.AppendMember(dst, "parts")
+	dst = rawjson.AppendArray(dst, a.Parts, style.AppendPart)
 	if more {
 		dst = append(dst, `,"append":true`...)
 	}
 	if last {
 		dst = append(dst, `,"lastChunk":true`...)
 	}
-	dst = jsonrw.AppendRawMember(dst, "metadata", a.Metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", a.Metadata)
 	return append(dst, '}')
 }
 
@@ -177,10 +177,10 @@ func mark(metadata json.RawMessage, s task.State) json.RawMessage {
 	if s != task.StateRejected && s != task.StateAuthRequired {
 		return metadata
 	}
-	if _, taken := jsonrw.Lookup(metadata, stateMark); taken {
+	if _, taken := rawjson.Lookup(metadata, stateMark); taken {
 		return metadata
 	}
-	return jsonrw.With(metadata, stateMark, json.RawMessage(`"`+s.String()+`"`))
+	return rawjson.With(metadata, stateMark, json.RawMessage(`"`+s.String()+`"`))
 }
 
 // AppendMessage appends a message as a client sends it.

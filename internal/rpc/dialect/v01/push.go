@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -14,7 +14,7 @@ import (
 
 // setPush reads TaskPushNotificationConfig. Only an explicit null clears the webhook: a client that
 // misspells the member wants to set one.
-func setPush(r *jsonrw.Reader) *engine.PushRequest {
+func setPush(r *rawjson.Reader) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	cleared := false
 	for r.Object(); r.NextOr("pushNotificationConfig"); {
@@ -23,7 +23,7 @@ func setPush(r *jsonrw.Reader) *engine.PushRequest {
 			p.TaskID = r.String()
 		case "pushNotificationConfig":
 			if cleared = r.Null(); !cleared {
-				p.Set = v0.PushConfig(r, (*jsonrw.Reader).Name, false)
+				p.Set = v0.PushConfig(r, (*rawjson.Reader).Name, false)
 			}
 		default:
 			r.Skip()
@@ -37,7 +37,7 @@ func setPush(r *jsonrw.Reader) *engine.PushRequest {
 }
 
 // getPush reads TaskIdParams.
-func getPush(r *jsonrw.Reader) *engine.PushRequest {
+func getPush(r *rawjson.Reader) *engine.PushRequest {
 	p := &engine.PushRequest{MayLack: true}
 	for r.Object(); r.Next(); {
 		if string(r.Name()) == "id" {
@@ -52,8 +52,8 @@ func getPush(r *jsonrw.Reader) *engine.PushRequest {
 
 // Pushes renders a TaskPushNotificationConfig.
 func (Codec) Pushes(_ engine.Op, p *engine.Pushes) ([]byte, error) {
-	dst := jsonrw.AppendString([]byte(`{"id":`), p.TaskID)
-	dst = jsonrw.AppendMember(dst, "pushNotificationConfig")
+	dst := rawjson.AppendString([]byte(`{"id":`), p.TaskID)
+	dst = rawjson.AppendMember(dst, "pushNotificationConfig")
 	if len(p.Configs) == 0 {
 		return append(dst, `null}`...), nil
 	}
@@ -66,13 +66,13 @@ func (c Codec) Notification(t *task.Task, e *task.Event, n dialect.Notify) (body
 	if dialect.Direct(t, e) {
 		return nil, "", nil
 	}
-	id := json.RawMessage(jsonrw.AppendString(nil, t.PublicID))
+	id := json.RawMessage(rawjson.AppendString(nil, t.PublicID))
 	if !n.Brief {
 		body, err := c.Result(engine.OpGet, t, dialect.View{})
 		if err != nil {
 			return nil, "", err
 		}
-		return jsonrw.With(body, "taskId", id), dialect.TypeJSON, nil
+		return rawjson.With(body, "taskId", id), dialect.TypeJSON, nil
 	}
 	if e == nil || e.Kind != task.EventStatus {
 		e = &task.Event{Kind: task.EventStatus, State: t.Status.State, Message: t.Status.Message, At: t.Status.At}
@@ -81,12 +81,12 @@ func (c Codec) Notification(t *task.Task, e *task.Event, n dialect.Notify) (body
 	if err != nil {
 		return nil, "", err
 	}
-	status, _ := jsonrw.Lookup(event, "status")
-	body = jsonrw.With(nil, "taskId", id)
-	body = jsonrw.With(body, "eventType", json.RawMessage(`"taskUpdate"`))
-	body = jsonrw.With(body, "status", status)
+	status, _ := rawjson.Lookup(event, "status")
+	body = rawjson.With(nil, "taskId", id)
+	body = rawjson.With(body, "eventType", json.RawMessage(`"taskUpdate"`))
+	body = rawjson.With(body, "status", status)
 	if e.State.Terminal() {
-		body = jsonrw.With(body, "finalStatus", status)
+		body = rawjson.With(body, "finalStatus", status)
 	}
 	return body, dialect.TypeJSON, nil
 }

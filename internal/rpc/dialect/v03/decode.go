@@ -4,15 +4,15 @@ import (
 	"cmp"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Decode reads the params of an operation. It ignores unknown members.
 func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
-	r := jsonrw.NewReader(params)
+	r := rawjson.NewReader(params)
 	defer r.Close()
 	call := &dialect.Call{Op: op, View: dialect.View{History: engine.AllHistory}}
 	switch op {
@@ -40,7 +40,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 
 // send reads MessageSendParams. One published example has the messageId next to the message instead
 // of in it.
-func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
+func send(r *rawjson.Reader, view *dialect.View) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, Wait: true, WaitUnsaid: true}
 	var beside struct{ message, task, context string } // where llms.txt of 0.2 has them
 	for r.Object(); r.Next(); {
@@ -72,7 +72,7 @@ func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
 }
 
 // message reads a Message. It stores the task and context of the message in s.
-func message(r *jsonrw.Reader, s *engine.SendRequest) *task.Message {
+func message(r *rawjson.Reader, s *engine.SendRequest) *task.Message {
 	m := new(task.Message)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -107,7 +107,7 @@ func message(r *jsonrw.Reader, s *engine.SendRequest) *task.Message {
 
 // configuration reads MessageSendConfiguration. A client that does not state blocking waits, as on
 // every official server.
-func configuration(r *jsonrw.Reader, s *engine.SendRequest, view *dialect.View) {
+func configuration(r *rawjson.Reader, s *engine.SendRequest, view *dialect.View) {
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "acceptedOutputModes":
@@ -117,7 +117,7 @@ func configuration(r *jsonrw.Reader, s *engine.SendRequest, view *dialect.View) 
 		case "historyLength":
 			*view = newest(r.Count())
 		case "pushNotificationConfig":
-			s.Push = v0.PushConfig(r, (*jsonrw.Reader).Name, true)
+			s.Push = v0.PushConfig(r, (*rawjson.Reader).Name, true)
 		default:
 			r.Skip()
 		}
@@ -129,7 +129,7 @@ func configuration(r *jsonrw.Reader, s *engine.SendRequest, view *dialect.View) 
 func newest(n int) dialect.View { return dialect.View{History: n, ShowEmpty: true} }
 
 // get reads TaskQueryParams.
-func get(r *jsonrw.Reader, view *dialect.View) *engine.GetRequest {
+func get(r *rawjson.Reader, view *dialect.View) *engine.GetRequest {
 	g := &engine.GetRequest{WithArtifacts: true}
 	beside := "" // where llms.txt of 0.2 has the id
 	for r.Object(); r.Next(); {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -77,7 +77,7 @@ func (f *form) event(t *task.Task, e *task.Event, final bool) []byte {
 	case task.EventStatus:
 		return f.appendStatusEvent(make([]byte, 0, 320), t, e, final)
 	case task.EventArtifact:
-		return f.appendArtifactEvent(make([]byte, 0, 320+jsonrw.Size(e.Artifact.Parts)), t, e)
+		return f.appendArtifactEvent(make([]byte, 0, 320+rawjson.Size(e.Artifact.Parts)), t, e)
 	case task.EventMessage, task.EventRun:
 	}
 	return nil
@@ -93,46 +93,46 @@ func (f *form) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 
 func (f *form) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 	history := v.Messages(t)
-	dst = append(slices.Grow(dst, jsonrw.TaskSize(t, history)), `{"kind":"task","id":`...)
-	dst = jsonrw.AppendString(dst, t.PublicID)
-	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
+	dst = append(slices.Grow(dst, rawjson.TaskSize(t, history)), `{"kind":"task","id":`...)
+	dst = rawjson.AppendString(dst, t.PublicID)
+	dst = rawjson.AppendString(rawjson.AppendMember(dst, "contextId"), t.ContextID)
 	if f.both {
-		dst = jsonrw.AppendStringMember(dst, "sessionId", t.ContextID)
+		dst = rawjson.AppendStringMember(dst, "sessionId", t.ContextID)
 	}
-	dst = jsonrw.AppendMember(dst, "status")
+	dst = rawjson.AppendMember(dst, "status")
 	dst = f.appendStatus(dst, t.Status.State, t.Status.Message, t.Status.At)
 	if len(t.Artifacts) > 0 {
-		dst = jsonrw.AppendMember(dst, "artifacts")
-		dst = jsonrw.AppendArray(dst, t.Artifacts, func(dst []byte, a *task.Artifact) []byte {
+		dst = rawjson.AppendMember(dst, "artifacts")
+		dst = rawjson.AppendArray(dst, t.Artifacts, func(dst []byte, a *task.Artifact) []byte {
 			return f.appendArtifact(dst, a, "")
 		})
 	}
 	if len(history) > 0 || v.ShowEmpty {
-		dst = jsonrw.AppendMember(dst, "history")
-		dst = jsonrw.AppendArray(dst, history, f.appendMessage)
+		dst = rawjson.AppendMember(dst, "history")
+		dst = rawjson.AppendArray(dst, history, f.appendMessage)
 	}
-	dst = jsonrw.AppendRawMember(dst, "metadata", t.Metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", t.Metadata)
 	return append(dst, '}')
 }
 
 func (f *form) appendStatusEvent(dst []byte, t *task.Task, e *task.Event, final bool) []byte {
 	dst = append(dst, `{"kind":"status-update"`...)
 	dst = f.appendIdentity(dst, t)
-	dst = jsonrw.AppendMember(dst, "status")
+	dst = rawjson.AppendMember(dst, "status")
 	dst = f.appendStatus(dst, e.State, e.Message, e.At)
 	dst = strconv.AppendBool(append(dst, `,"final":`...), final)
-	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}')
 }
 
 func (f *form) appendArtifactEvent(dst []byte, t *task.Task, e *task.Event) []byte {
 	dst = append(dst, `{"kind":"artifact-update"`...)
 	dst = f.appendIdentity(dst, t)
-	dst = jsonrw.AppendMember(dst, "artifact")
+	dst = rawjson.AppendMember(dst, "artifact")
 	chunk := chunkMembers(e)
 	dst = f.appendArtifact(dst, e.Artifact, chunk)
 	dst = append(dst, chunk...)
-	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}')
 }
 
@@ -149,10 +149,10 @@ func chunkMembers(e *task.Event) (members string) {
 // appendIdentity appends the ids of an event's task and context.
 func (f *form) appendIdentity(dst []byte, t *task.Task) []byte {
 	if f.both {
-		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), t.PublicID)
+		dst = rawjson.AppendString(rawjson.AppendMember(dst, "id"), t.PublicID)
 	}
-	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "taskId"), t.PublicID)
-	return jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
+	dst = rawjson.AppendString(rawjson.AppendMember(dst, "taskId"), t.PublicID)
+	return rawjson.AppendString(rawjson.AppendMember(dst, "contextId"), t.ContextID)
 }
 
 func (f *form) appendStatus(dst []byte, s task.State, m *task.Message, at time.Time) []byte {
@@ -160,10 +160,10 @@ func (f *form) appendStatus(dst []byte, s task.State, m *task.Message, at time.T
 	dst = append(dst, stateName(s)...)
 	dst = append(dst, '"')
 	if !at.IsZero() {
-		dst = jsonrw.AppendTime(jsonrw.AppendMember(dst, "timestamp"), at)
+		dst = rawjson.AppendTime(rawjson.AppendMember(dst, "timestamp"), at)
 	}
 	if m != nil {
-		dst = jsonrw.AppendMember(dst, "message")
+		dst = rawjson.AppendMember(dst, "message")
 		dst = f.appendMessage(dst, m)
 	}
 	return append(dst, '}')
@@ -178,17 +178,17 @@ func stateName(s task.State) string {
 
 func (f *form) appendMessage(dst []byte, m *task.Message) []byte {
 	dst = append(dst, `{"kind":"message","messageId":`...)
-	dst = jsonrw.AppendString(dst, m.ID)
+	dst = rawjson.AppendString(dst, m.ID)
 	dst = append(dst, `,"role":"`...)
 	dst = append(dst, v0.RoleName(m.Role)...)
 	dst = append(dst, '"')
-	dst = jsonrw.AppendStringMember(dst, "taskId", m.TaskID)
-	dst = jsonrw.AppendStringMember(dst, "contextId", m.ContextID)
-	dst = jsonrw.AppendMember(dst, "parts")
-	dst = jsonrw.AppendArray(dst, m.Parts, f.parts.AppendPart)
-	dst = jsonrw.AppendRawMember(dst, "metadata", m.Metadata)
-	dst = jsonrw.AppendStringsMember(dst, "extensions", m.Extensions)
-	dst = jsonrw.AppendStringsMember(dst, "referenceTaskIds", m.References)
+	dst = rawjson.AppendStringMember(dst, "taskId", m.TaskID)
+	dst = rawjson.AppendStringMember(dst, "contextId", m.ContextID)
+	dst = rawjson.AppendMember(dst, "parts")
+	dst = rawjson.AppendArray(dst, m.Parts, f.parts.AppendPart)
+	dst = rawjson.AppendRawMember(dst, "metadata", m.Metadata)
+	dst = rawjson.AppendStringsMember(dst, "extensions", m.Extensions)
+	dst = rawjson.AppendStringsMember(dst, "referenceTaskIds", m.References)
 	return append(dst, '}')
 }
 
@@ -196,17 +196,17 @@ func (f *form) appendMessage(dst []byte, m *task.Message) []byte {
 // members of it.
 func (f *form) appendArtifact(dst []byte, a *task.Artifact, chunk string) []byte {
 	dst = append(dst, `{"artifactId":`...)
-	dst = jsonrw.AppendString(dst, a.ID)
+	dst = rawjson.AppendString(dst, a.ID)
 	if f.both {
-		dst = strconv.AppendInt(jsonrw.AppendMember(dst, "index"), int64(a.Index), 10)
+		dst = strconv.AppendInt(rawjson.AppendMember(dst, "index"), int64(a.Index), 10)
 		dst = append(dst, chunk...)
 	}
-	dst = jsonrw.AppendStringMember(dst, "name", a.Name)
-	dst = jsonrw.AppendStringMember(dst, "description", a.Description)
-	dst = jsonrw.AppendMember(dst, "parts")
-	dst = jsonrw.AppendArray(dst, a.Parts, f.parts.AppendPart)
-	dst = jsonrw.AppendRawMember(dst, "metadata", a.Metadata)
-	dst = jsonrw.AppendStringsMember(dst, "extensions", a.Extensions)
+	dst = rawjson.AppendStringMember(dst, "name", a.Name)
+	dst = rawjson.AppendStringMember(dst, "description", a.Description)
+	dst = rawjson.AppendMember(dst, "parts")
+	dst = rawjson.AppendArray(dst, a.Parts, f.parts.AppendPart)
+	dst = rawjson.AppendRawMember(dst, "metadata", a.Metadata)
+	dst = rawjson.AppendStringsMember(dst, "extensions", a.Extensions)
 	return append(dst, '}')
 }
 

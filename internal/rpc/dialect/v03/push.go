@@ -4,14 +4,14 @@ import (
 	"cmp"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // setPush reads TaskPushNotificationConfig.
-func setPush(r *jsonrw.Reader) *engine.PushRequest {
+func setPush(r *rawjson.Reader) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	var beside *engine.PushSetting
 	for r.Object(); r.Next(); {
@@ -19,9 +19,9 @@ func setPush(r *jsonrw.Reader) *engine.PushRequest {
 		case "taskId":
 			p.TaskID = r.String()
 		case "pushNotificationConfig":
-			p.Set = v0.PushConfig(r, (*jsonrw.Reader).Name, true)
+			p.Set = v0.PushConfig(r, (*rawjson.Reader).Name, true)
 		case "config": // llms.txt of 0.2
-			beside = v0.PushConfig(r, (*jsonrw.Reader).Name, true)
+			beside = v0.PushConfig(r, (*rawjson.Reader).Name, true)
 		default:
 			r.Skip()
 		}
@@ -35,7 +35,7 @@ func setPush(r *jsonrw.Reader) *engine.PushRequest {
 }
 
 // namePush reads params that name a task, and optionally one of its configurations.
-func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
+func namePush(r *rawjson.Reader, op engine.Op) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	beside := ""
 	for r.Object(); r.Next(); {
@@ -60,15 +60,15 @@ func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
 // deletion.
 func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	one := func(dst []byte, c *task.PushConfig) []byte {
-		dst = jsonrw.AppendString(append(dst, `{"taskId":`...), p.TaskID)
-		dst = v0.AppendPushConfig(jsonrw.AppendMember(dst, "pushNotificationConfig"), c, true)
+		dst = rawjson.AppendString(append(dst, `{"taskId":`...), p.TaskID)
+		dst = v0.AppendPushConfig(rawjson.AppendMember(dst, "pushNotificationConfig"), c, true)
 		return append(dst, '}')
 	}
 	switch op {
 	case engine.OpPushDelete:
 		return []byte("null"), nil
 	case engine.OpPushList:
-		return jsonrw.AppendArray(nil, p.Configs, one), nil
+		return rawjson.AppendArray(nil, p.Configs, one), nil
 	default:
 		return one(nil, &p.Configs[0]), nil
 	}

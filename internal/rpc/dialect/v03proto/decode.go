@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
@@ -16,7 +16,7 @@ import (
 // Decode reads the request message of an operation. It ignores unknown members. Where the JSON-RPC
 // binding of 0.3 uses another name, Decode accepts both.
 func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
-	r := jsonrw.NewReader(params)
+	r := rawjson.NewReader(params)
 	defer r.Close()
 	call := &dialect.Call{Op: op, View: dialect.View{History: engine.AllHistory}}
 	switch op {
@@ -48,7 +48,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 
 // named reads a request that names a task by its id or by its resource name, tasks/{id}. The id
 // takes precedence.
-func named(r *jsonrw.Reader, call *dialect.Call, metadata *json.RawMessage) string {
+func named(r *rawjson.Reader, call *dialect.Call, metadata *json.RawMessage) string {
 	var id, name string
 	for r.Object(); r.Next(); {
 		switch member := string(proto.Member(r)); {
@@ -76,7 +76,7 @@ func named(r *jsonrw.Reader, call *dialect.Call, metadata *json.RawMessage) stri
 }
 
 // send reads SendMessageRequest. The message field is called request, and message in JSON.
-func send(r *jsonrw.Reader, call *dialect.Call) *engine.SendRequest {
+func send(r *rawjson.Reader, call *dialect.Call) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: v03.Version, Wait: true, WaitUnsaid: true}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -96,7 +96,7 @@ func send(r *jsonrw.Reader, call *dialect.Call) *engine.SendRequest {
 
 // part reads a Part. A part with a kind has the shape of JSON-RPC: its data is not wrapped in a
 // DataPart.
-func part(r *jsonrw.Reader) task.Part {
+func part(r *rawjson.Reader) task.Part {
 	var p task.Part
 	var kind string
 	contents := 0
@@ -136,15 +136,15 @@ func part(r *jsonrw.Reader) task.Part {
 // ofDataPart returns the data of a DataPart. A value with other members, or one that is no object,
 // is not a DataPart: it is the data itself.
 func ofDataPart(raw json.RawMessage) json.RawMessage {
-	data, ok := jsonrw.Lookup(raw, "data")
-	if !ok || jsonrw.Without(raw, "data") != nil {
+	data, ok := rawjson.Lookup(raw, "data")
+	if !ok || rawjson.Without(raw, "data") != nil {
 		return raw
 	}
 	return data
 }
 
 // file reads a FilePart.
-func file(r *jsonrw.Reader, p *task.Part) {
+func file(r *rawjson.Reader, p *task.Part) {
 	var raw []byte
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -168,7 +168,7 @@ func file(r *jsonrw.Reader, p *task.Part) {
 // configuration reads MessageSendConfiguration. A client that sends one without blocking does not
 // wait. ProtoJSON omits a false, so some official clients have no other way to say it. Clients that
 // want to wait send true.
-func configuration(r *jsonrw.Reader, s *engine.SendRequest, view *dialect.View) {
+func configuration(r *rawjson.Reader, s *engine.SendRequest, view *dialect.View) {
 	s.Wait, s.WaitUnsaid = false, false
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {

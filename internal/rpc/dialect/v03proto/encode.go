@@ -2,8 +2,8 @@ package v03proto
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -59,27 +59,27 @@ func appendPart(dst []byte, p *task.Part, named bool) []byte {
 	metadata := p.Metadata
 	switch p.Kind {
 	case task.PartText:
-		dst = jsonrw.AppendText(append(dst, `{"text":`...), p)
+		dst = rawjson.AppendText(append(dst, `{"text":`...), p)
 		metadata = v0.FileMembers(p)
 	case task.PartRaw:
-		dst = jsonrw.AppendBytes(append(dst, `{"file":{"fileWithBytes":`...), p.Raw)
+		dst = rawjson.AppendBytes(append(dst, `{"file":{"fileWithBytes":`...), p.Raw)
 		dst = appendFile(dst, p, named)
 	case task.PartURL:
-		dst = jsonrw.AppendString(append(dst, `{"file":{"fileWithUri":`...), p.URL)
+		dst = rawjson.AppendString(append(dst, `{"file":{"fileWithUri":`...), p.URL)
 		dst = appendFile(dst, p, named)
 	case task.PartData:
 		data, with := v0.Wrap(p, false)
-		dst = append(jsonrw.AppendRaw(append(dst, `{"data":{"data":`...), data), '}')
+		dst = append(rawjson.AppendRaw(append(dst, `{"data":{"data":`...), data), '}')
 		metadata = with
 	}
-	dst = jsonrw.AppendRawMember(dst, "metadata", metadata)
+	dst = rawjson.AppendRawMember(dst, "metadata", metadata)
 	return append(dst, '}')
 }
 
 func appendFile(dst []byte, p *task.Part, named bool) []byte {
-	dst = jsonrw.AppendStringMember(dst, "mimeType", p.MediaType)
+	dst = rawjson.AppendStringMember(dst, "mimeType", p.MediaType)
 	if named {
-		dst = jsonrw.AppendStringMember(dst, "name", p.Filename)
+		dst = rawjson.AppendStringMember(dst, "name", p.Filename)
 	}
 	return append(dst, '}')
 }

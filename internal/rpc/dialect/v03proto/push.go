@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -27,7 +27,7 @@ type resource struct {
 // setPush reads CreateTaskPushNotificationConfigRequest, and two other shapes in use. One is the
 // bare TaskPushNotificationConfig, which the proto file has for HTTP. The other is the shape of
 // JSON-RPC.
-func setPush(r *jsonrw.Reader) *engine.PushRequest {
+func setPush(r *rawjson.Reader) *engine.PushRequest {
 	var at resource
 	s := settings(r, &at)
 	r.Require(s != nil, "config")
@@ -44,7 +44,7 @@ func setPush(r *jsonrw.Reader) *engine.PushRequest {
 }
 
 // settings reads the next object. The configuration may be one level deeper.
-func settings(r *jsonrw.Reader, at *resource) *engine.PushSetting {
+func settings(r *rawjson.Reader, at *resource) *engine.PushSetting {
 	var found *engine.PushSetting
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -70,7 +70,7 @@ func settings(r *jsonrw.Reader, at *resource) *engine.PushSetting {
 }
 
 // namePush reads a request that names a task, and optionally one of its configurations.
-func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
+func namePush(r *rawjson.Reader, op engine.Op) *engine.PushRequest {
 	var at resource
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
@@ -129,16 +129,16 @@ func (at *resource) configID() string {
 // message for a deletion.
 func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	one := func(dst []byte, c *task.PushConfig) []byte {
-		dst = jsonrw.AppendString(append(dst, `{"name":`...), tasksPrefix+p.TaskID+configsInfix+c.ID)
-		dst = v0.AppendPushConfig(jsonrw.AppendMember(dst, "pushNotificationConfig"), c, true)
+		dst = rawjson.AppendString(append(dst, `{"name":`...), tasksPrefix+p.TaskID+configsInfix+c.ID)
+		dst = v0.AppendPushConfig(rawjson.AppendMember(dst, "pushNotificationConfig"), c, true)
 		return append(dst, '}')
 	}
 	switch op {
 	case engine.OpPushDelete:
 		return []byte("{}"), nil
 	case engine.OpPushList:
-		dst := jsonrw.AppendArray([]byte(`{"configs":`), p.Configs, one)
-		return append(jsonrw.AppendStringMember(dst, "nextPageToken", p.NextToken), '}'), nil
+		dst := rawjson.AppendArray([]byte(`{"configs":`), p.Configs, one)
+		return append(rawjson.AppendStringMember(dst, "nextPageToken", p.NextToken), '}'), nil
 	default:
 		return one(nil, &p.Configs[0]), nil
 	}

@@ -2,15 +2,15 @@ package v10
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Decode reads the request message of an operation. It ignores unknown members.
 func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
-	r := jsonrw.NewReader(params)
+	r := rawjson.NewReader(params)
 	defer r.Close()
 	call := &dialect.Call{Op: op, View: dialect.View{History: engine.AllHistory}}
 	switch op {
@@ -40,7 +40,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 }
 
 // extendedCard reads GetExtendedAgentCardRequest.
-func extendedCard(r *jsonrw.Reader, call *dialect.Call) {
+func extendedCard(r *rawjson.Reader, call *dialect.Call) {
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "tenant":
@@ -52,7 +52,7 @@ func extendedCard(r *jsonrw.Reader, call *dialect.Call) {
 }
 
 // send reads SendMessageRequest.
-func send(r *jsonrw.Reader, call *dialect.Call) *engine.SendRequest {
+func send(r *rawjson.Reader, call *dialect.Call) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, Wait: true}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -73,7 +73,7 @@ func send(r *jsonrw.Reader, call *dialect.Call) *engine.SendRequest {
 }
 
 // part reads a Part. Exactly one of four members contains its content. For data, null is a value.
-func part(r *jsonrw.Reader) task.Part {
+func part(r *rawjson.Reader) task.Part {
 	var p task.Part
 	contents := 0
 	for r.Object(); r.NextOr("data"); {
@@ -111,7 +111,7 @@ func part(r *jsonrw.Reader) task.Part {
 }
 
 // configuration reads SendMessageConfiguration.
-func configuration(r *jsonrw.Reader, s *engine.SendRequest, call *dialect.Call) {
+func configuration(r *rawjson.Reader, s *engine.SendRequest, call *dialect.Call) {
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "acceptedOutputModes":
@@ -129,7 +129,7 @@ func configuration(r *jsonrw.Reader, s *engine.SendRequest, call *dialect.Call) 
 }
 
 // get reads GetTaskRequest.
-func get(r *jsonrw.Reader, call *dialect.Call) *engine.GetRequest {
+func get(r *rawjson.Reader, call *dialect.Call) *engine.GetRequest {
 	g := &engine.GetRequest{WithArtifacts: true}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -148,7 +148,7 @@ func get(r *jsonrw.Reader, call *dialect.Call) *engine.GetRequest {
 }
 
 // cancel reads CancelTaskRequest.
-func cancel(r *jsonrw.Reader, call *dialect.Call) *engine.CancelRequest {
+func cancel(r *rawjson.Reader, call *dialect.Call) *engine.CancelRequest {
 	c := new(engine.CancelRequest)
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -167,7 +167,7 @@ func cancel(r *jsonrw.Reader, call *dialect.Call) *engine.CancelRequest {
 }
 
 // subscribe reads SubscribeToTaskRequest.
-func subscribe(r *jsonrw.Reader, call *dialect.Call) *engine.SubscribeRequest {
+func subscribe(r *rawjson.Reader, call *dialect.Call) *engine.SubscribeRequest {
 	s := &engine.SubscribeRequest{Live: true}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -37,21 +37,21 @@ func (Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return style.
 func appendPart(dst []byte, p *task.Part) []byte {
 	switch p.Kind {
 	case task.PartText:
-		dst = jsonrw.AppendText(append(dst, `{"text":`...), p)
+		dst = rawjson.AppendText(append(dst, `{"text":`...), p)
 	case task.PartRaw:
-		dst = jsonrw.AppendBytes(append(dst, `{"raw":`...), p.Raw)
+		dst = rawjson.AppendBytes(append(dst, `{"raw":`...), p.Raw)
 	case task.PartURL:
-		dst = jsonrw.AppendString(append(dst, `{"url":`...), p.URL)
+		dst = rawjson.AppendString(append(dst, `{"url":`...), p.URL)
 	case task.PartData:
 		data := p.Data
 		if len(data) == 0 {
 			data = json.RawMessage("null")
 		}
-		dst = jsonrw.AppendRaw(append(dst, `{"data":`...), data)
+		dst = rawjson.AppendRaw(append(dst, `{"data":`...), data)
 	}
-	dst = jsonrw.AppendStringMember(dst, "filename", p.Filename)
-	dst = jsonrw.AppendStringMember(dst, "mediaType", p.MediaType)
-	dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+	dst = rawjson.AppendStringMember(dst, "filename", p.Filename)
+	dst = rawjson.AppendStringMember(dst, "mediaType", p.MediaType)
+	dst = rawjson.AppendRawMember(dst, "metadata", p.Metadata)
 	return append(dst, '}')
 }
 

@@ -2,15 +2,15 @@ package v10
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // pushConfig reads a TaskPushNotificationConfig and the id of the task that it names. member is the
 // path of the configuration in the request.
-func pushConfig(r *jsonrw.Reader, member string, tenant *string) (taskID string, s *engine.PushSetting) {
+func pushConfig(r *rawjson.Reader, member string, tenant *string) (taskID string, s *engine.PushSetting) {
 	s = &engine.PushSetting{Member: member}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -35,7 +35,7 @@ func pushConfig(r *jsonrw.Reader, member string, tenant *string) (taskID string,
 }
 
 // authentication reads an AuthenticationInfo.
-func authentication(r *jsonrw.Reader, s *engine.PushSetting) {
+func authentication(r *rawjson.Reader, s *engine.PushSetting) {
 	scheme := ""
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -53,7 +53,7 @@ func authentication(r *jsonrw.Reader, s *engine.PushSetting) {
 
 // setPush reads a TaskPushNotificationConfig for the task that it names. Without an id it adds a
 // configuration.
-func setPush(r *jsonrw.Reader, call *dialect.Call) *engine.PushRequest {
+func setPush(r *rawjson.Reader, call *dialect.Call) *engine.PushRequest {
 	id, s := pushConfig(r, "", &call.Tenant)
 	s.Further = true
 	r.Require(id != "", "taskId")
@@ -61,7 +61,7 @@ func setPush(r *jsonrw.Reader, call *dialect.Call) *engine.PushRequest {
 }
 
 // namePush reads a request that names a task, and one of its configurations unless it lists them.
-func namePush(r *jsonrw.Reader, call *dialect.Call) *engine.PushRequest {
+func namePush(r *rawjson.Reader, call *dialect.Call) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
 		switch member := string(proto.Member(r)); member {
@@ -87,11 +87,11 @@ func namePush(r *jsonrw.Reader, call *dialect.Call) *engine.PushRequest {
 // them, since a client that sends the configuration back would then set the mask.
 func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	one := func(dst []byte, c *task.PushConfig) []byte {
-		dst = jsonrw.AppendString(append(dst, `{"taskId":`...), p.TaskID)
-		dst = jsonrw.AppendStringMember(dst, "id", c.ID)
-		dst = jsonrw.AppendStringMember(dst, "url", c.URL)
+		dst = rawjson.AppendString(append(dst, `{"taskId":`...), p.TaskID)
+		dst = rawjson.AppendStringMember(dst, "id", c.ID)
+		dst = rawjson.AppendStringMember(dst, "url", c.URL)
 		if len(c.Schemes) > 0 {
-			dst = append(jsonrw.AppendString(append(dst, `,"authentication":{"scheme":`...), c.Schemes[0]), '}')
+			dst = append(rawjson.AppendString(append(dst, `,"authentication":{"scheme":`...), c.Schemes[0]), '}')
 		}
 		return append(dst, '}')
 	}
@@ -99,8 +99,8 @@ func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	case engine.OpPushDelete:
 		return []byte("{}"), nil
 	case engine.OpPushList:
-		dst := jsonrw.AppendArray([]byte(`{"configs":`), p.Configs, one)
-		return append(jsonrw.AppendString(jsonrw.AppendMember(dst, "nextPageToken"), p.NextToken), '}'), nil
+		dst := rawjson.AppendArray([]byte(`{"configs":`), p.Configs, one)
+		return append(rawjson.AppendString(rawjson.AppendMember(dst, "nextPageToken"), p.NextToken), '}'), nil
 	default:
 		return one(nil, &p.Configs[0]), nil
 	}

@@ -1,4 +1,4 @@
-package quote
+package rawjson
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 func same(t *testing.T, s string) {
 	t.Helper()
 	want, _ := jsontext.AppendQuote([]byte("before"), s)
-	if got := Append([]byte("before"), s); string(want) != string(got) {
+	if got := AppendQuoted([]byte("before"), s); string(want) != string(got) {
 		t.Fatalf("%q: %s instead of %s", s, got, want)
 	}
 }
@@ -27,7 +27,7 @@ func TestAppend(t *testing.T) {
 		}
 	}
 	var read string
-	require.NoError(t, json.Unmarshal(Append(nil, "a\x01\"\\\n\u2029é😀"), &read))
+	require.NoError(t, json.Unmarshal(AppendQuoted(nil, "a\x01\"\\\n\u2029é😀"), &read))
 	require.Equal(t, "a\x01\"\\\n\u2029é😀", read)
 }
 

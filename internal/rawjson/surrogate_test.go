@@ -1,4 +1,4 @@
-package surrogate_test
+package rawjson_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/surrogate"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 )
 
 func TestRepair(t *testing.T) {
@@ -24,7 +24,7 @@ func TestRepair(t *testing.T) {
 		// These stay.
 		`"\ud83d\ude00"`: "", `"\\ud83d"`: "", `"\\\\ud83d"`: "", `"\u00d8\u0d80"`: "", `"\ud8zz"`: "", `"\ud8`: "", `"\`: "", `"\u`: "", ``: "",
 	} {
-		out, repaired := surrogate.Repair([]byte(in))
+		out, repaired := rawjson.Repair([]byte(in))
 		require.Equal(t, want != "", repaired, in)
 		if want == "" {
 			want = in
@@ -39,10 +39,10 @@ func FuzzRepair(f *testing.F) {
 	f.Add([]byte(`["\ud83d\ude00\ude00"]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		given := bytes.Clone(text)
-		out, repaired := surrogate.Repair(text)
+		out, repaired := rawjson.Repair(text)
 		require.Equal(t, given, text)
 		require.Equal(t, repaired, !bytes.Equal(text, out))
-		_, again := surrogate.Repair(out)
+		_, again := rawjson.Repair(out)
 		require.False(t, again)
 		if json.Valid(text) && utf8.Valid(text) {
 			require.True(t, jsontext.Value(out).IsValid(jsontext.AllowDuplicateNames(true)))

@@ -1,4 +1,4 @@
-package jsonrw_test
+package rawjson_test
 
 import (
 	"strconv"
@@ -7,13 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func TestReaderKeepsFirstError(t *testing.T) {
 	t.Parallel()
-	r := jsonrw.NewReader([]byte(`{"a":[{"b":1},{"b":"x"}],"c":true}`))
+	r := rawjson.NewReader([]byte(`{"a":[{"b":1},{"b":"x"}],"c":true}`))
 	defer r.Close()
 	names := 0
 	for r.Object(); r.Next(); {
@@ -38,7 +38,7 @@ func TestReaderKeepsFirstError(t *testing.T) {
 
 func TestNamesAreReadUnescaped(t *testing.T) {
 	t.Parallel()
-	r := jsonrw.NewReader([]byte(`{"\u0069d":"x"}`))
+	r := rawjson.NewReader([]byte(`{"\u0069d":"x"}`))
 	defer r.Close()
 	r.Object()
 	require.True(t, r.Next())
@@ -51,38 +51,38 @@ func TestNamesAreReadUnescaped(t *testing.T) {
 func TestMembersOfOpaqueObjects(t *testing.T) {
 	t.Parallel()
 	object := []byte(`{"z":1.0,"\u0061":null,"b":{"z":2}}`)
-	value, ok := jsonrw.Lookup(object, "a")
+	value, ok := rawjson.Lookup(object, "a")
 	require.True(t, ok)
 	require.Equal(t, "null", string(value))
-	_, ok = jsonrw.Lookup(object, "c")
+	_, ok = rawjson.Lookup(object, "c")
 	require.False(t, ok)
-	_, ok = jsonrw.Lookup(nil, "c")
+	_, ok = rawjson.Lookup(nil, "c")
 	require.False(t, ok)
 	//nolint:testifylint // byte by byte is the point
-	require.Equal(t, `{"\u0061":null,"b":{"z":2}}`, string(jsonrw.Without(object, "z")))
-	require.Equal(t, string(object), string(jsonrw.Without(object, "c")))
-	require.Nil(t, jsonrw.Without([]byte(`{"z":1}`), "z"))
-	require.Equal(t, `{"z":true}`, string(jsonrw.With(nil, "z", []byte("true"))))
-	require.Equal(t, `{"z":true}`, string(jsonrw.With([]byte("{ }"), "z", []byte("true"))))
-	require.Equal(t, `{"a":1,"z":true}`, string(jsonrw.With([]byte("{\n\"a\": 1\n}"), "z", []byte("true"))))
+	require.Equal(t, `{"\u0061":null,"b":{"z":2}}`, string(rawjson.Without(object, "z")))
+	require.Equal(t, string(object), string(rawjson.Without(object, "c")))
+	require.Nil(t, rawjson.Without([]byte(`{"z":1}`), "z"))
+	require.Equal(t, `{"z":true}`, string(rawjson.With(nil, "z", []byte("true"))))
+	require.Equal(t, `{"z":true}`, string(rawjson.With([]byte("{ }"), "z", []byte("true"))))
+	require.Equal(t, `{"a":1,"z":true}`, string(rawjson.With([]byte("{\n\"a\": 1\n}"), "z", []byte("true"))))
 }
 
 func TestAppend(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, `"<&> \"\n\u0000`+"\ufffd\u2028\"", string(jsonrw.AppendString(nil, "<&> \"\n\x00\xff\u2028")))
+	require.Equal(t, `"<&> \"\n\u0000`+"\ufffd\u2028\"", string(rawjson.AppendString(nil, "<&> \"\n\x00\xff\u2028")))
 	at := time.Date(2026, 1, 1, 0, 30, 0, 999_999_000, time.FixedZone("", 3600))
-	require.Equal(t, `"2025-12-31T23:30:00.999Z"`, string(jsonrw.AppendTime(nil, at)))
-	require.Equal(t, `[1,2]`, string(jsonrw.AppendRaw(nil, []byte("[1,\r\n2]"))))
-	require.Empty(t, jsonrw.AppendRawMember(nil, "a", nil))
-	require.Empty(t, jsonrw.AppendStringsMember(nil, "a", nil))
-	require.Equal(t, `,"a":["x","y"]`, string(jsonrw.AppendStringsMember(nil, "a", []string{"x", "y"})))
-	require.Equal(t, `[]`, string(jsonrw.AppendArray(nil, []string(nil), nil)))
+	require.Equal(t, `"2025-12-31T23:30:00.999Z"`, string(rawjson.AppendTime(nil, at)))
+	require.Equal(t, `[1,2]`, string(rawjson.AppendRaw(nil, []byte("[1,\r\n2]"))))
+	require.Empty(t, rawjson.AppendRawMember(nil, "a", nil))
+	require.Empty(t, rawjson.AppendStringsMember(nil, "a", nil))
+	require.Equal(t, `,"a":["x","y"]`, string(rawjson.AppendStringsMember(nil, "a", []string{"x", "y"})))
+	require.Equal(t, `[]`, string(rawjson.AppendArray(nil, []string(nil), nil)))
 }
 
 func TestTruncatedJSON(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []string{`{"a":t`, `{"a":tru`, `{"a":fals`} {
-		r := jsonrw.NewReader([]byte(cut))
+		r := rawjson.NewReader([]byte(cut))
 		for r.Object(); r.Next(); {
 			require.False(t, r.Bool())
 		}
@@ -100,5 +100,5 @@ func TestWithoutTakesLinearTime(t *testing.T) {
 		object = append(object, `":1`...)
 	}
 	object = append(object, '}')
-	require.Len(t, jsonrw.Without(object, "gone"), len(object)-len(`"gone":1,`))
+	require.Len(t, rawjson.Without(object, "gone"), len(object)-len(`"gone":1,`))
 }

@@ -1,6 +1,4 @@
-// Package jsonrw contains the building blocks of all codecs: a reader of JSON members that reports
-// faults by their path, and appenders for writing JSON.
-package jsonrw
+package rawjson
 
 import (
 	"bytes"
@@ -12,11 +10,10 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Reader reads the members of a JSON value that strictjson has accepted. The first fault sticks:
+// Reader reads the members of a JSON value that Check has accepted. The first fault sticks:
 // after it the loops end and the getters return zero values. So a codec reads straight down and
 // asks Err once.
 //
@@ -48,7 +45,7 @@ type object struct {
 
 var readers = sync.Pool{New: func() any { return &Reader{dec: new(jsontext.Decoder)} }}
 
-// duplicates is set because strictjson has already refused them.
+// duplicates is set because Check has already refused them.
 var duplicates = jsontext.AllowDuplicateNames(true)
 
 // NewReader begins to read the params of a request. Empty params read as {}. Close the reader after
@@ -92,9 +89,9 @@ func (r *Reader) FailMember(name, format string, args ...any) {
 	if r.err != nil {
 		return
 	}
-	path := strictjson.Path(r.dec, "")
+	path := Path(r.dec, "")
 	if name != "" {
-		path = strictjson.Join(path, name)
+		path = Join(path, name)
 	}
 	if path == "" {
 		path = "params"
@@ -110,7 +107,7 @@ func (r *Reader) Require(present bool, name string) {
 }
 
 // Path returns the path of the object whose loop has just ended.
-func (r *Reader) Path() string { return strictjson.Path(r.dec, "") }
+func (r *Reader) Path() string { return Path(r.dec, "") }
 
 // Object opens the next value, which must be an object.
 func (r *Reader) Object() {
@@ -197,9 +194,9 @@ func (r *Reader) RefuseTwins(canonical func(name []byte) []byte) {
 		}
 		path := ""
 		if object := r.dec.StackPointer().Parent(); object != "" {
-			path = strictjson.Path(r.dec, object)
+			path = Path(r.dec, object)
 		}
-		r.err = task.InvalidField(strictjson.Join(path, name), "is given in two spellings")
+		r.err = task.InvalidField(Join(path, name), "is given in two spellings")
 		return
 	}
 }
@@ -324,7 +321,7 @@ func (r *Reader) Raw() json.RawMessage {
 	if r.err != nil {
 		return nil
 	}
-	return strictjson.Compact(r.value())
+	return Compact(r.value())
 }
 
 // RawObject reads an object in the same way as Raw.

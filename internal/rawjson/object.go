@@ -1,9 +1,7 @@
-package jsonrw
+package rawjson
 
 import (
 	"encoding/json"
-
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
 // A codec sometimes needs its own member in an opaque object, such as the mark of a wrapped value
@@ -50,7 +48,7 @@ func Without(object json.RawMessage, name string) json.RawMessage {
 // With returns the object with one more member at its end. The name must be free, and must need no
 // escapes.
 func With(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
-	object = strictjson.Compact(object)
+	object = Compact(object)
 	out := make([]byte, 0, len(object)+len(name)+len(value)+len(`{"":}`))
 	if len(object) > len("{}") {
 		out = append(out, object[:len(object)-1]...)

@@ -1,4 +1,4 @@
-package jsonrw
+package rawjson
 
 import (
 	"strconv"

@@ -1,4 +1,4 @@
-package strictjson_test
+package rawjson_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 )
 
 func TestCheckRefusals(t *testing.T) {
@@ -39,8 +39,8 @@ func TestCheckRefusals(t *testing.T) {
 		{"deep nesting", deep, false, strings.TrimSuffix(strings.Repeat("a.", 32), ".") + ": objects and arrays are nested more than 32 deep"},
 	}
 	for _, tt := range tests {
-		err := strictjson.Check([]byte(tt.body), strictjson.MaxDepth)
-		var fault *strictjson.Error
+		err := rawjson.Check([]byte(tt.body), rawjson.MaxDepth)
+		var fault *rawjson.Error
 		require.ErrorAs(t, err, &fault, tt.name)
 		require.Equal(t, tt.want, fault.Error(), tt.name)
 		require.Equal(t, tt.syntax, fault.Syntax, tt.name)
@@ -54,14 +54,14 @@ func TestCheckAccepts(t *testing.T) {
 		`{"a":"\\u0000 is six characters"}`, `{"a":"\\\\u0000"}`, `{"":1," ":2}`,
 		strings.Repeat("[", 32) + strings.Repeat("]", 32),
 	} {
-		require.NoError(t, strictjson.Check([]byte(body), strictjson.MaxDepth), body)
+		require.NoError(t, rawjson.Check([]byte(body), rawjson.MaxDepth), body)
 	}
 }
 
 func TestCheckCutsLongNamesInPaths(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("é", 100)
-	err := strictjson.Check([]byte(`{"`+name+`":"\u0000"}`), strictjson.MaxDepth)
+	err := rawjson.Check([]byte(`{"`+name+`":"\u0000"}`), rawjson.MaxDepth)
 	require.EqualError(t, err, strings.Repeat("é", 32)+`…: NUL characters (\u0000) are not accepted`)
 }
 
@@ -71,7 +71,7 @@ func TestInParams(t *testing.T) {
 		"params": true, "params.id": true, "params[0]": true, `params["a b"]`: true,
 		"": false, "id": false, "paramset": false, "x.params": false,
 	} {
-		require.Equal(t, want, (&strictjson.Error{Path: path}).InParams(), path)
+		require.Equal(t, want, (&rawjson.Error{Path: path}).InParams(), path)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestCompactRemovesOnlyWhiteSpace(t *testing.T) {
 	in := " {\r\n\t\"b\" : [ 1.0 , 1e400 ,\n12345678901234567890123 ] , \"a \\\" \\\\\" : \"x\\u00e9 \\/ y\" , \"<&>\" : null } "
 	//nolint:testifylint // byte by byte is the point
 	require.Equal(t, `{"b":[1.0,1e400,12345678901234567890123],"a \" \\":"x\u00e9 \/ y","<&>":null}`,
-		string(strictjson.Compact([]byte(in))))
+		string(rawjson.Compact([]byte(in))))
 }
 
 func FuzzCheck(f *testing.F) {
@@ -91,9 +91,9 @@ func FuzzCheck(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		err := strictjson.Check(body, 8)
+		err := rawjson.Check(body, 8)
 		if err != nil {
-			var fault *strictjson.Error
+			var fault *rawjson.Error
 			require.ErrorAs(t, err, &fault)
 			if fault.Syntax && json.Valid(body) { // encoding/json accepts any bytes and any escape
 				require.True(t, !utf8.Valid(body) || bytes.Contains(bytes.ToLower(body), []byte(`\ud`)), "%v", err)
@@ -103,9 +103,9 @@ func FuzzCheck(f *testing.F) {
 		require.True(t, json.Valid(body))
 		var want bytes.Buffer
 		require.NoError(t, json.Compact(&want, body))
-		got := strictjson.Compact(body)
+		got := rawjson.Compact(body)
 		require.Equal(t, want.String(), string(got))
-		require.Equal(t, string(got), string(strictjson.Compact(got)))
+		require.Equal(t, string(got), string(rawjson.Compact(got)))
 		require.NotContains(t, string(got), "\n")
 	})
 }

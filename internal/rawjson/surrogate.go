@@ -1,7 +1,4 @@
-// Package surrogate repairs JSON of programs whose strings are UTF-16. Such a program may cut a
-// string in the middle of a character, and then writes half of a surrogate pair. No UTF-8 text can
-// hold that half.
-package surrogate
+package rawjson
 
 import (
 	"bytes"

@@ -1,7 +1,4 @@
-// Package strictjson checks JSON from outside: one pass over a request body refuses what the rest
-// of the server must never see. After the check a codec may read members in any order and keep
-// opaque values unchanged.
-package strictjson
+package rawjson
 
 import (
 	"bytes"

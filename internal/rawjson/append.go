@@ -1,4 +1,4 @@
-package jsonrw
+package rawjson
 
 import (
 	"bytes"
@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/quote"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// AppendString is [quote.Append].
-func AppendString(dst []byte, s string) []byte { return quote.Append(dst, s) }
+// AppendString is [AppendQuoted].
+func AppendString(dst []byte, s string) []byte { return AppendQuoted(dst, s) }
 
 // AppendText is AppendString for the text of a part.
 func AppendText(dst []byte, p *task.Part) []byte {
@@ -63,7 +61,7 @@ func AppendBytes(dst, b []byte) []byte {
 // it.
 func AppendRaw(dst []byte, raw json.RawMessage) []byte {
 	if bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 {
-		raw = strictjson.Compact(raw)
+		raw = Compact(raw)
 	}
 	return append(dst, raw...)
 }

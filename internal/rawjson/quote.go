@@ -1,5 +1,4 @@
-// Package quote writes JSON strings.
-package quote
+package rawjson
 
 import (
 	"math/bits"
@@ -8,11 +7,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Append appends s as a JSON string with only the escapes that JSON needs. Bytes that are not UTF-8 become U+FFFD.
+// AppendQuoted appends s as a JSON string with only the escapes that JSON needs. Bytes that are not UTF-8 become U+FFFD.
 //
 // It returns what jsontext.AppendQuote does. It looks at eight bytes of ASCII at a time, because the server quotes every chunk twice:
 // for the log and for the stream.
-func Append(dst []byte, s string) []byte {
+func AppendQuoted(dst []byte, s string) []byte {
 	dst = slices.Grow(dst, len(s)+len(`""`))
 	dst = append(dst, '"')
 	for {
