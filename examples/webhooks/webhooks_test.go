@@ -25,11 +25,11 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 const (
@@ -67,7 +67,7 @@ func newOrigin(t *testing.T) *origin {
 }
 
 // rules allow receivers on this machine.
-var rules = guard.New(guard.Options{AllowPrivate: true})
+var rules = web.NewGuard(web.GuardOptions{AllowPrivate: true})
 
 func (o *origin) sender(t *testing.T, secrets ...push.Secret) *push.Sender {
 	t.Helper()

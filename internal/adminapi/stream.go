@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 const (
@@ -55,7 +55,7 @@ func (x *exchange) resume() (id int64, given bool) {
 
 // stream is a stream that is open.
 type stream struct {
-	*sse.Writer
+	*web.EventWriter
 	memory *memory.Budgets
 	ctx    context.Context //nolint:containedctx // ends when the client leaves or the server stops
 }
@@ -92,7 +92,7 @@ func (a *API) open(x *exchange) (s *stream, end func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s = &stream{sse.Start(x.w, writeTimeout), a.o.Memory, ctx}
+	s = &stream{web.StartEvents(x.w, writeTimeout), a.o.Memory, ctx}
 	return s, end, s.Flush()
 }
 

@@ -19,10 +19,10 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/login"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // adminServer serves the admin address from the start, so that probes get an answer while the schema is migrated.
@@ -46,7 +46,7 @@ func startAdmin(e *env, access *access, l net.Listener) *adminServer {
 	pages := telemetry.AdminHandler(e.registry, admit, nil, schema)
 	s.pages.Store(&pages)
 	s.Server = &http.Server{
-		Handler:           body.ReadOn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.pages.Load()).ServeHTTP(w, r) })),
+		Handler:           web.ReadOn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.pages.Load()).ServeHTTP(w, r) })),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // a profile may take longer to write
 		IdleTimeout:       2 * time.Minute,

@@ -21,13 +21,13 @@ import (
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -145,7 +145,7 @@ func buildModel(cfg *config.Config, a *config.Agent, m *telemetry.Metrics, log *
 		parameters[name] = json.RawMessage(value)
 	}
 	var tools []openai.ToolServer
-	var observeTools outbound.Observer
+	var observeTools web.Observer
 	for i := range o.Tools {
 		tools = append(tools, openai.ToolServer(o.Tools[i]))
 		if o.Tools[i].URL != "" && observeTools == nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/notify"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
@@ -20,6 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
@@ -87,8 +87,8 @@ func newAPI(
 	return rpc.New(o)
 }
 
-func bodyLimits(cfg *config.Config) body.Limits {
-	return body.Limits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
+func bodyLimits(cfg *config.Config) web.BodyLimits {
+	return web.BodyLimits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
 }
 
 // newOperations makes the operations that all bindings call; nil without the api role.

@@ -13,12 +13,12 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -33,7 +33,7 @@ func usesWebhooks(cfg *config.Config) bool {
 // webhooks has the parts that setting and delivering webhooks share: the rules, and a client that follows them.
 type webhooks struct {
 	cfg    *config.Push
-	guard  *guard.Guard
+	guard  *web.Guard
 	sender *push.Sender
 }
 
@@ -41,12 +41,12 @@ func newWebhooks(cfg *config.Config, signer push.Signer, issuer, version string,
 	p := &cfg.Push
 	networks, err1 := parsed("push.allowed_networks", p.AllowedNetworks, netip.ParsePrefix)
 	denied, err4 := parsed("push.denied_networks", p.DeniedNetworks, netip.ParsePrefix)
-	ports, err2 := parsed("push.allowed_ports", p.AllowedPorts, guard.ParsePorts)
+	ports, err2 := parsed("push.allowed_ports", p.AllowedPorts, web.ParsePorts)
 	secrets, err3 := parsed("push.webhook_secrets", p.WebhookSecrets, push.ParseSecret)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
-	w := &webhooks{cfg: p, guard: guard.New(guard.Options{
+	w := &webhooks{cfg: p, guard: web.NewGuard(web.GuardOptions{
 		HTTPSOnly: p.HTTPSOnly, AllowPrivate: p.AllowPrivate, Networks: networks, Denied: denied, Ports: ports,
 	})}
 	w.sender = push.NewSender(push.SenderOptions{

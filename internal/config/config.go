@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/proxies"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Config has every setting of the operator. A Config that Load returned is complete: defaults are filled in and all
@@ -151,17 +151,17 @@ type PerPrincipal struct {
 
 // Proxies says which proxies in front of the server are trusted about the addresses of clients.
 type Proxies struct {
-	Trusted       []string       `yaml:"trusted" env:"HOLDFAST_PROXIES_TRUSTED"` // networks
-	ClientAddress proxies.Source `yaml:"client_address" env:"HOLDFAST_PROXIES_CLIENT_ADDRESS"`
+	Trusted       []string        `yaml:"trusted" env:"HOLDFAST_PROXIES_TRUSTED"` // networks
+	ClientAddress web.ProxySource `yaml:"client_address" env:"HOLDFAST_PROXIES_CLIENT_ADDRESS"`
 }
 
 // TrustedProxies returns the trusted proxies; nil: none.
-func (c *Config) TrustedProxies() *proxies.Trusted {
+func (c *Config) TrustedProxies() *web.TrustedProxies {
 	var networks []netip.Prefix
 	for _, n := range c.Proxies.Trusted {
 		networks = append(networks, netip.MustParsePrefix(n)) // validated
 	}
-	return proxies.New(networks, c.Proxies.ClientAddress)
+	return web.NewTrustedProxies(networks, c.Proxies.ClientAddress)
 }
 
 // CORS is for web pages of other origins that call the server from a browser.

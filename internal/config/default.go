@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/proxies"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Default returns the configuration without any settings, before the demo agent is added. The demo agent is added only
@@ -32,7 +32,7 @@ func Default() *Config {
 			ConnectionsPerAddress: 1_000,
 			FailedAuthentications: 50,
 		},
-		Proxies: Proxies{ClientAddress: proxies.XForwardedFor},
+		Proxies: Proxies{ClientAddress: web.XForwardedFor},
 		CORS:    CORS{MaxAge: time.Hour},
 		Protocol: Protocol{
 			BlockingDefault: BlockingWait, VersionHeader: VersionLenient, StatusTable: Statuses101, CardUnversioned: CardSuperset,

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/proxies"
 	"github.com/holdfast-a2a/holdfast/internal/push"
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/web"
+
 	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 )
 
@@ -99,7 +99,7 @@ func (l *loader) validate(c *Config) {
 	inRange(l, "limits.idle_timeout", c.Limits.IdleTimeout, time.Second, time.Hour)
 
 	l.networks("proxies.trusted", c.Proxies.Trusted)
-	oneOf(l, "proxies.client_address", c.Proxies.ClientAddress, proxies.XForwardedFor, proxies.Forwarded, proxies.PROXYProtocol)
+	oneOf(l, "proxies.client_address", c.Proxies.ClientAddress, web.XForwardedFor, web.Forwarded, web.PROXYProtocol)
 
 	l.cors(&c.CORS)
 
@@ -168,7 +168,7 @@ func (l *loader) push(p *Push) {
 		l.at("push.allowed_ports", "must not be empty")
 	}
 	for i, ports := range p.AllowedPorts {
-		if _, err := guard.ParsePorts(ports); err != nil {
+		if _, err := web.ParsePorts(ports); err != nil {
 			l.at(fmt.Sprintf("push.allowed_ports[%d]", i), "%s", err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // problem is an answer that is an error (RFC 9457).
@@ -187,7 +187,7 @@ func (b *backoff) waitAtMost(ctx context.Context, err error, longest time.Durati
 // NewClient returns the client that a worker uses unless its program brings one. Unlike a server, a worker may need a proxy to
 // reach others.
 func NewClient() *http.Client {
-	c := outbound.ToAgents(10*time.Second, 0, nil)
+	c := web.ToAgents(10*time.Second, 0, nil)
 	if t, ok := c.Transport.(*http.Transport); ok {
 		t.Proxy = http.ProxyFromEnvironment
 	}

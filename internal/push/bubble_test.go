@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // world is a database with webhooks, their receivers, and the processes that deliver, in the time of a bubble. Its statements do
@@ -153,7 +153,7 @@ type process struct {
 
 // start runs a process. change may be nil.
 func (w *world) start(change func(*Options)) *process {
-	s := NewSender(SenderOptions{Guard: guard.New(guard.Options{AllowPrivate: true}), Signer: unsigned{}})
+	s := NewSender(SenderOptions{Guard: web.NewGuard(web.GuardOptions{AllowPrivate: true}), Signer: unsigned{}})
 	p := &process{w: w, peak: map[string]int{}, done: make(chan struct{})}
 	s.client = &http.Client{Transport: p}
 	o := Options{

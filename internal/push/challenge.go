@@ -7,14 +7,14 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
-var errChallenge = &guard.Refusal{Reason: "the receiver did not answer GET with the validationToken that it was asked to repeat"}
+var errChallenge = &web.GuardRefusal{Reason: "the receiver did not answer GET with the validationToken that it was asked to repeat"}
 
 // Challenge asks a receiver for its consent. The receiver must echo the validationToken of a GET, as in the A2A samples
-// of 2025. The error is a *guard.Refusal.
-func (s *Sender) Challenge(ctx context.Context, to *guard.Target) error {
+// of 2025. The error is a *web.GuardRefusal.
+func (s *Sender) Challenge(ctx context.Context, to *web.GuardedTarget) error {
 	nonce := rand.Text()
 	target := *to.URL
 	query := target.Query()

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/push"
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +30,7 @@ func (stamp) Sign([]byte, string, string) (string, error) { return "signed", nil
 func sender(t *testing.T, o push.SenderOptions) *push.Sender {
 	t.Helper()
 	if o.Guard == nil {
-		o.Guard = guard.New(guard.Options{AllowPrivate: true})
+		o.Guard = web.NewGuard(web.GuardOptions{AllowPrivate: true})
 	}
 	if o.Signer == nil {
 		o.Signer = stamp{}

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/web"
+
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
@@ -70,7 +70,7 @@ type Answer struct {
 
 // SenderOptions configures a Sender. A number that is zero means its default.
 type SenderOptions struct {
-	Guard          *guard.Guard
+	Guard          *web.Guard
 	Signer         Signer
 	Issuer         string        // of the JWTs: the base URL of this server
 	Secrets        []Secret      // for Standard Webhooks; without secrets there is no such signature
@@ -129,7 +129,7 @@ func NewSender(o SenderOptions) *Sender {
 		MaxIdleConnsPerHost:    o.PerHost,
 		IdleConnTimeout:        30 * time.Second,
 	}
-	return &Sender{opt: o, client: &http.Client{CheckRedirect: outbound.NoRedirects, Transport: tracing.Transport(transport)}}
+	return &Sender{opt: o, client: &http.Client{CheckRedirect: web.NoRedirects, Transport: tracing.Transport(transport)}}
 }
 
 // Close closes idle connections.
@@ -186,16 +186,16 @@ func (s *Sender) send(ctx context.Context, cancel context.CancelFunc, d *Deliver
 func answered(r *http.Response, cancel context.CancelFunc, now time.Time) Answer {
 	a := Answer{Class: classOf(r.StatusCode), Status: r.StatusCode}
 	if a.Class == Delivered {
-		outbound.Drain(r.Body, cancel)
+		web.Drain(r.Body, cancel)
 		return a
 	}
 	a.Error = fmt.Sprintf("the receiver answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))
 	if a.Class == Redirect {
 		a.Error += "; redirects are not followed"
-	} else if text := outbound.ReadExcerpt(r, cancel); text != "" {
+	} else if text := web.ReadExcerpt(r, cancel); text != "" {
 		a.Error += ": " + text
 	}
-	a.RetryAfter = outbound.RetryAfter(r.Header.Get("Retry-After"), now, longestRetryAfter)
+	a.RetryAfter = web.RetryAfter(r.Header.Get("Retry-After"), now, longestRetryAfter)
 	return a
 }
 
@@ -209,7 +209,7 @@ func classOf(status int) Class {
 		return Redirect
 	case status >= 500:
 		return Server
-	case outbound.WorthRetrying(status):
+	case web.WorthRetrying(status):
 		return Throttled
 	}
 	return Client
@@ -224,7 +224,7 @@ func failed(err error) Answer {
 	}
 	a := Answer{Class: Network, Error: err.Error()}
 	var (
-		refusal     *guard.Refusal
+		refusal     *web.GuardRefusal
 		dns         *net.DNSError
 		certificate *tls.CertificateVerificationError
 		alert       tls.AlertError

@@ -25,11 +25,11 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 func delivery(url string, change func(*task.PushConfig)) *push.Delivery {
@@ -391,14 +391,14 @@ func TestCertificates(t *testing.T) {
 func TestTheGuardChecksEveryDelivery(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
-	strict := sender(t, push.SenderOptions{Guard: guard.New(guard.Options{})})
+	strict := sender(t, push.SenderOptions{Guard: web.NewGuard(web.GuardOptions{})})
 	for _, target := range []string{
 		url, strings.Replace(url, "127.0.0.1", "localhost", 1), "ftp://public.example/", "http://user@public.example/",
 	} {
 		a := strict.Send(t.Context(), delivery(target, nil))
 		require.Equal(t, push.Refused, a.Class, "%s: %s", target, a.Error)
 	}
-	other := sender(t, push.SenderOptions{Guard: guard.New(guard.Options{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})})
+	other := sender(t, push.SenderOptions{Guard: web.NewGuard(web.GuardOptions{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})})
 	require.Equal(t, push.Refused, other.Send(t.Context(), delivery(url, nil)).Class)
 	require.Empty(t, got)
 	require.Equal(t, push.DNS, strict.Send(t.Context(), delivery("http://nowhere.invalid/", nil)).Class)
@@ -441,7 +441,7 @@ func TestChallenge(t *testing.T) {
 	repeat := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.Query().Get("validationToken")+"\n")
 	}
-	rules := guard.New(guard.Options{AllowPrivate: true})
+	rules := web.NewGuard(web.GuardOptions{AllowPrivate: true})
 	challenge := func(s *push.Sender, url string) error {
 		to := storetest.Must(rules.Parse(url))(t)
 		before := *to.URL
@@ -473,7 +473,7 @@ func TestChallenge(t *testing.T) {
 			if name == "silence" {
 				s = brief
 			}
-			var refusal *guard.Refusal
+			var refusal *web.GuardRefusal
 			require.ErrorAs(t, challenge(s, url), &refusal)
 			require.Contains(t, refusal.Reason, "validationToken")
 		})

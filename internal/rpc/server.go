@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/notify"
-	"github.com/holdfast-a2a/holdfast/internal/proxies"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/web"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
@@ -95,7 +95,7 @@ type Options struct {
 	// X-Forwarded-Host.
 	PublicURL string
 	// Proxies tell the addresses of clients. Nil: the address of a client is that of its connection.
-	Proxies *proxies.Trusted
+	Proxies *web.TrustedProxies
 	JSONRPC *jsonrpc.Binding
 	REST    *rest.Binding
 	GRPC    *grpcapi.Binding // nil: no gRPC
@@ -207,7 +207,7 @@ func New(o Options) *Server {
 		e.SchemeExtractor = echo.LegacySchemeExtractor() // Proxies.Handler removes the headers of others
 	}
 	s.http = &http.Server{
-		Handler: body.ReadOn(o.Proxies.Handler(o.Tracer.Handler(s.secured(s.bounded(e))))), ConnContext: connected, ConnState: follow, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
+		Handler: web.ReadOn(o.Proxies.Handler(o.Tracer.Handler(s.secured(s.bounded(e))))), ConnContext: connected, ConnState: follow, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
 		Protocols: protocols(), HTTP2: http2Limits(o.HeaderTimeout),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: o.TLS,
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
@@ -56,7 +56,7 @@ type Options struct {
 	History map[string]wire.History // of run documents, by agent
 	Tokens  *task.Tokens            // of runs, by when they were claimed
 	Memory  *memory.Budgets
-	Limits  body.Limits // of bodies that are one document, and the time to send a body or to read an answer
+	Limits  web.BodyLimits // of bodies that are one document, and the time to send a body or to read an answer
 	Log     *slog.Logger
 	// Answered, if not nil, is called after each request to a known path. outcome is ok, or the reason of the problem.
 	Answered func(operation, outcome string, took time.Duration)

@@ -24,7 +24,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -33,6 +32,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/runapitest"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
@@ -112,7 +112,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	api := runapi.New(runapi.Options{
 		Store: elsewhere, Pool: worker.New(options), Tokens: tokens, Memory: memory.New(64 << 20),
 		History: map[string]wire.History{"a": {Of: executor.OfTask}},
-		Limits:  body.Limits{Size: 2 << 20}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		Limits:  web.BodyLimits{Size: 2 << 20}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	server := httptest.NewServer(api)
 	w.api, w.stop = server.URL+runapi.Path, api.Stop

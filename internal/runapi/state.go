@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // state answers with a stored value.
@@ -44,7 +44,7 @@ func (a *API) setState(x *exchange) error {
 	if err := x.parameters(); err != nil {
 		return err
 	}
-	if !body.IsJSON(x.Request().Header.Get("Content-Type")) {
+	if !web.IsJSON(x.Request().Header.Get("Content-Type")) {
 		return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/json")
 	}
 	limits, most := a.o.Limits, x.Agent().MaxState
@@ -127,7 +127,7 @@ func (x *exchange) replaces() (version int64, field string, err error) {
 }
 
 // unread says why a body could not be read.
-func unread(f *body.Fault) error {
+func unread(f *web.BodyFault) error {
 	switch {
 	case f.Err != nil:
 		return f.Err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Metrics counts what the parts of a server do. Its methods match the observers that those parts declare, so that
@@ -326,11 +326,11 @@ func (m *Metrics) Schemes(names, issuers []string) {
 }
 
 // Upstream returns the observer of the requests to what is behind an agent, and creates their counters.
-func (m *Metrics) Upstream(agent, kind string) outbound.Observer {
-	for _, class := range outbound.Classes {
+func (m *Metrics) Upstream(agent, kind string) web.Observer {
+	for _, class := range web.Classes {
 		m.upstream.WithLabelValues(agent, kind, string(class))
 	}
-	return func(class outbound.Class, took time.Duration) {
+	return func(class web.Class, took time.Duration) {
 		m.upstream.WithLabelValues(agent, kind, string(class)).Inc()
 		m.upTime.WithLabelValues(agent, kind).Observe(took.Seconds())
 	}

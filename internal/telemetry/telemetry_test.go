@@ -29,11 +29,11 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md and the golden file")
@@ -111,7 +111,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Ran("weather", "completed", 3*time.Second)
 	m.Told("weather", "retried")
 	m.Canceled("weather", 2*time.Second)
-	m.Upstream("weather", "http")(outbound.Overloaded, 20*time.Millisecond)
+	m.Upstream("weather", "http")(web.Overloaded, 20*time.Millisecond)
 	m.Schemes([]string{"keys", "sso"}, []string{"sso"})
 	m.Rescued(2)
 	m.Fenced(3)

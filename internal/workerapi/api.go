@@ -23,9 +23,9 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 	workers "github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -81,7 +81,7 @@ type Options struct {
 	Auth    *auth.Authenticator
 	Schemes []string
 	Memory  *memory.Budgets
-	Limits  body.Limits
+	Limits  web.BodyLimits
 	// Claims bounds the requests that wait, in total and for each caller.
 	Claims   *limit.Places
 	Poll     time.Duration // of the queue, in case hints are lost
@@ -281,7 +281,7 @@ func (a *API) during(do func(*exchange) error) echo.HandlerFunc {
 		if len(c.QueryParams()) > 0 {
 			return invalid(slices.Sorted(maps.Keys(c.QueryParams()))[0], "is not a parameter of this path")
 		}
-		if !body.IsJSON(r.Header.Get("Content-Type")) || r.Header.Get("Content-Type") == "" {
+		if !web.IsJSON(r.Header.Get("Content-Type")) || r.Header.Get("Content-Type") == "" {
 			return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/json")
 		}
 		x.account = a.o.Memory.Open("worker " + x.key)
@@ -302,7 +302,7 @@ func (x *exchange) drop() {
 	x.account.Stored()
 }
 
-func unread(f *body.Fault) error {
+func unread(f *web.BodyFault) error {
 	switch {
 	case f.Err != nil:
 		return f.Err

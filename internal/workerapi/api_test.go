@@ -24,7 +24,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -33,6 +32,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/test/workerapitest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/workerapi"
@@ -136,7 +136,7 @@ func newWorld(t *testing.T, o options) *world {
 		})
 		log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 		runs := runapi.New(runapi.Options{
-			Store: s, Pool: r.pool, Tokens: tokens, Memory: budgets, Limits: body.Limits{Size: 2 << 20}, Log: log,
+			Store: s, Pool: r.pool, Tokens: tokens, Memory: budgets, Limits: web.BodyLimits{Size: 2 << 20}, Log: log,
 		})
 		var schemes []string
 		if o.scheme != "" {
@@ -145,7 +145,7 @@ func newWorld(t *testing.T, o options) *world {
 		leases := map[string]time.Duration{"a": time.Minute, "b": time.Minute}
 		r.api = workerapi.New(workerapi.Options{
 			Store: counting{s, r}, Pool: r.pool, Leases: leases, History: map[string]wire.History{}, Auth: o.auth, Schemes: schemes,
-			Memory: budgets, Limits: body.Limits{Size: 2 << 20}, Claims: o.claims, Poll: o.poll, Replica: fmt.Sprint("replica ", i), Log: log,
+			Memory: budgets, Limits: web.BodyLimits{Size: 2 << 20}, Claims: o.claims, Poll: o.poll, Replica: fmt.Sprint("replica ", i), Log: log,
 			GoneAfter: o.gone, Forgiving: o.forgiving,
 			Observer: workerapi.Observer{Waiting: func(delta int) { r.held.Add(int64(delta)) }},
 		})

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // BrokenError is a call over gRPC that got no answer of the server, or lost its stream.
@@ -26,7 +26,7 @@ func (e *BrokenError) Error() string { return e.err.Error() }
 func (e *BrokenError) Unwrap() error { return e.err }
 
 func rpcAddress(named, card string) (string, error) {
-	address, err := outbound.RPCAddress(named, card, "--endpoint")
+	address, err := web.RPCAddress(named, card, "--endpoint")
 	if err != nil {
 		return "", fmt.Errorf("%s %w", card, err)
 	}
@@ -43,19 +43,19 @@ func (c *Client) dial() error {
 	if u.Scheme == "https" {
 		secured = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	}
-	c.conn, err = grpc.NewClient("passthrough:///"+outbound.HostPort(u), grpc.WithTransportCredentials(secured), grpc.WithUserAgent("holdfast"))
+	c.conn, err = grpc.NewClient("passthrough:///"+web.HostPort(u), grpc.WithTransportCredentials(secured), grpc.WithUserAgent("holdfast"))
 	return err
 }
 
 // invoke does an operation over gRPC.
 func (c *Client) invoke(ctx context.Context, op client.Op, r *client.Request) (*Stream, error) {
-	values, err := outbound.Metadata(r.Header)
+	values, err := web.Metadata(r.Header)
 	if err != nil {
 		return nil, fmt.Errorf("the agent is called over gRPC, %w", err)
 	}
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, values))
 	rpc, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: op.Streams()}, r.Method,
-		grpc.ForceCodecV2(outbound.Messages{}), grpc.MaxCallRecvMsgSize(maxAnswer))
+		grpc.ForceCodecV2(web.Messages{}), grpc.MaxCallRecvMsgSize(maxAnswer))
 	if err == nil {
 		err = rpc.SendMsg(&r.Body)
 	}

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Front is the executor for one A2A server.
@@ -44,7 +44,7 @@ func New(opts Options) (*Front, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	f := &Front{opts: opts, http: outbound.ToAgents(opts.ConnectTimeout, 0, opts.Observe), aiming: make(chan struct{}, 1)}
+	f := &Front{opts: opts, http: web.ToAgents(opts.ConnectTimeout, 0, opts.Observe), aiming: make(chan struct{}, 1)}
 	f.connections.connect, f.connections.agent = opts.ConnectTimeout, opts.agent()
 	f.target.Store(opts.fixed())
 	return f, nil

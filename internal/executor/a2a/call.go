@@ -19,10 +19,10 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 func basic(user, password string) string {
@@ -221,7 +221,7 @@ func (f *Front) redact(text string, forwarded task.Forwarded) string {
 	headers := map[string]string{}
 	maps.Copy(headers, o.Headers)
 	maps.Copy(headers, forwarded)
-	return outbound.Redactor(headers, []string{o.CardURL, o.URL}, o.Auth.used()...)(text)
+	return web.Redactor(headers, []string{o.CardURL, o.URL}, o.Auth.used()...)(text)
 }
 
 // sign adds the headers of the front.
@@ -280,17 +280,17 @@ func (f *Front) refusal(to *target, op client.Op, p *client.Params, response *ht
 	if code >= 300 && code < 400 {
 		return &executor.Failure{Msg: text + "; redirects are not followed"}
 	}
-	after := outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
+	after := web.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { response.Body.Close() }) // in case the agent does not finish its answer
 	defer stop()
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	body = []byte(f.redact(string(body), p.Forwarded))
-	switch class := outbound.StatusClass(code); {
-	case class == outbound.Overloaded:
+	switch class := web.StatusClass(code); {
+	case class == web.Overloaded:
 		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
-	case class == outbound.Gateway, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
+	case class == web.Gateway, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
 		return &callError{err: errors.New(text), after: after, answered: true}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return refused(text, p.Forwarded)
@@ -305,9 +305,9 @@ func (f *Front) refusal(to *target, op client.Op, p *client.Params, response *ht
 		return reported
 	}
 	if code >= 500 { // the text of a crash is for operators; it is often a stack trace
-		return &callError{err: &executor.Failure{Msg: text, Cause: errors.New(outbound.Excerpt(body))}, after: after, answered: true, crashed: true}
+		return &callError{err: &executor.Failure{Msg: text, Cause: errors.New(web.Excerpt(body))}, after: after, answered: true, crashed: true}
 	}
-	return &client.Error{Status: code, Message: outbound.Excerpt(body)}
+	return &client.Error{Status: code, Message: web.Excerpt(body)}
 }
 
 // refused returns the error of an agent that accepts no credential.

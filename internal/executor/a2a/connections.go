@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 const (
@@ -111,9 +111,9 @@ func (c *connections) dial(address string) (*grpc.ClientConn, error) {
 	}
 	retries := backoff.DefaultConfig
 	retries.MaxDelay = maxBackoff
-	conn, err := grpc.NewClient("passthrough:///"+outbound.HostPort(u),
+	conn, err := grpc.NewClient("passthrough:///"+web.HostPort(u),
 		grpc.WithTransportCredentials(secured),
-		grpc.WithContextDialer(outbound.Dial(c.connect)),
+		grpc.WithContextDialer(web.Dial(c.connect)),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),

@@ -3,10 +3,10 @@ package a2a
 import (
 	"net/http"
 
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Over has a front call its agent with a transport.
 func (f *Front) Over(transport http.RoundTripper) {
-	f.http = &http.Client{Transport: transport, CheckRedirect: outbound.NoRedirects}
+	f.http = &http.Client{Transport: transport, CheckRedirect: web.NoRedirects}
 }

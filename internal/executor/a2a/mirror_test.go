@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // An agent's task grows. The front sees some of its events, a cut, snapshots at any points, and new runs that know only
@@ -192,7 +192,7 @@ func TestCardsOverTLSKeepTLS(t *testing.T) {
 	for named, want := range map[string]string{
 		"h:1": "https://h:1", "https://h": "https://h", "grpcs://h:1": "https://h:1", "http://h:1": "without TLS", "grpc://h:1": "without TLS",
 	} {
-		got, err := outbound.RPCAddress(named, "https://h/card.json", "a2a.url")
+		got, err := web.RPCAddress(named, "https://h/card.json", "a2a.url")
 		if err != nil {
 			got = err.Error()
 		}

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Options say which server to front, and how. CardURL or URL is required.
@@ -45,7 +45,7 @@ type Options struct {
 
 	OwnExtensions []string // URIs of the extensions that Holdfast serves itself: agents do not get them
 
-	Observe outbound.Observer // of each request; nil: nobody
+	Observe web.Observer // of each request; nil: nobody
 
 	Log *slog.Logger
 }
@@ -65,7 +65,7 @@ func (o *Options) validate() error {
 		problems = append(problems, fmt.Errorf("a2a: %s: %s", option, fmt.Sprintf(format, args...)))
 	}
 	checkURL := func(option, value string) {
-		if u := outbound.CheckURL(option, value, complain); u != nil && u.User != nil {
+		if u := web.CheckURL(option, value, complain); u != nil && u.User != nil {
 			complain(option, "must not contain a password; use auth")
 		}
 	}
@@ -96,8 +96,8 @@ func (o *Options) validate() error {
 	} else if _, err := o.cardKeys(); err != nil {
 		complain("card_keys", "%s", err)
 	}
-	outbound.CheckHeaders(o.Headers, ours, complain)
-	outbound.CheckForward("forward.headers", o.Forward, ours, complain)
+	web.CheckHeaders(o.Headers, ours, complain)
+	web.CheckForward("forward.headers", o.Forward, ours, complain)
 	for i, name := range o.Forward {
 		if hasHeader(o.Headers, textproto.CanonicalMIMEHeaderKey(name)) {
 			complain(fmt.Sprintf("forward.headers[%d]", i), "%s is in headers, too; remove it from one of them", name)
@@ -204,7 +204,7 @@ func (a *Auth) value(ctx context.Context) (string, error) {
 	if from == nil {
 		from = a.Password
 	}
-	text, err := outbound.Credential(ctx, from)
+	text, err := web.Credential(ctx, from)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("read the credential of the agent: %w", err)

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // push is what a front knows of its agent's notifications.
@@ -94,7 +94,7 @@ func (r *run) subscribe(ctx context.Context, w *watch) bool {
 		w.active = true
 		r.push.refused.Store(false)
 	case !r.push.refused.Swap(true):
-		text := outbound.Redactor(nil, nil, token)(err.Error())
+		text := web.Redactor(nil, nil, token)(err.Error())
 		r.opts.Log.Warn("the agent accepts no push notifications, so its tasks are polled", "task_id", r.TaskID, "error", text)
 	}
 	return w.active

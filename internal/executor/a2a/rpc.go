@@ -20,10 +20,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 var errPath = errors.New("a2a.url has a path or a query, which gRPC has no place for; write only scheme, host and port")
@@ -72,8 +72,8 @@ type rpc struct {
 	progress  progress
 	forwarded task.Forwarded
 	span      *tracing.Span
-	asked     context.Context      // of the caller
-	tell      func(outbound.Class) // does something once
+	asked     context.Context // of the caller
+	tell      func(web.Class) // does something once
 	stop      func()
 	timer     *time.Timer // of feed.closeAfter
 
@@ -92,7 +92,7 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 	if err := f.sign(ctx, request.Header); err != nil {
 		return nil, err
 	}
-	values, err := outbound.Metadata(request.Header)
+	values, err := web.Metadata(request.Header)
 	if err != nil {
 		return nil, &executor.Failure{Msg: "the agent is called over gRPC, " + err.Error()}
 	}
@@ -107,7 +107,7 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 	c := &rpc{front: f, forwarded: p.Forwarded, span: span, asked: asked, tell: f.telling(), stop: func() { span.End(); cancel(); release() }}
 	ctx = context.WithValue(ctx, progressKey{}, &c.progress)
 	c.stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: op.Streams()}, request.Method,
-		grpc.ForceCodecV2(outbound.Messages{}), grpc.MaxCallRecvMsgSize(c.limit()))
+		grpc.ForceCodecV2(web.Messages{}), grpc.MaxCallRecvMsgSize(c.limit()))
 	if err == nil {
 		err = c.stream.SendMsg(&request.Body)
 	}
@@ -122,12 +122,12 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 }
 
 // telling returns the function that tells the observer of the call that begins now.
-func (f *Front) telling() func(outbound.Class) {
+func (f *Front) telling() func(web.Class) {
 	if f.opts.Observe == nil {
-		return func(outbound.Class) {}
+		return func(web.Class) {}
 	}
 	begun, told := time.Now(), false
-	return func(class outbound.Class) {
+	return func(class web.Class) {
 		if !told {
 			told = true
 			f.opts.Observe(class, time.Since(begun))
@@ -146,7 +146,7 @@ func (f *Front) invoke(ctx context.Context, to *target, op client.Op, p *client.
 	if err := c.stream.RecvMsg(&message); err != nil {
 		return nil, c.fault(err)
 	}
-	c.tell(outbound.OK)
+	c.tell(web.OK)
 	return message, nil
 }
 
@@ -160,7 +160,7 @@ func (f *Front) listen(ctx context.Context, to *target, op client.Op, p *client.
 		defer c.stop()
 		return nil, c.fault(c.firstErr)
 	}
-	c.tell(outbound.OK)
+	c.tell(web.OK)
 	return c, nil
 }
 
@@ -205,18 +205,18 @@ func (c *rpc) fault(err error) error {
 	reported := client.StatusError(s)
 	reported.Message = c.front.redact(reported.Message, c.forwarded)
 	if c.tooLong(err) {
-		c.tell(outbound.OK)
+		c.tell(web.OK)
 		return c.front.tooLong()
 	}
 	class, broke := c.class(s, reported)
 	c.tell(class)
 	switch {
 	case broke:
-		text = "call the agent: " + outbound.Excerpt([]byte(reported.Message))
+		text = "call the agent: " + web.Excerpt([]byte(reported.Message))
 		return &callError{err: errors.New(text), unsent: !c.progress.sent.Load()}
-	case class == outbound.Overloaded:
+	case class == web.Overloaded:
 		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
-	case class == outbound.Gateway:
+	case class == web.Gateway:
 		return &callError{err: errors.New(text), after: after, answered: true}
 	case s.Code() == codes.Unauthenticated, s.Code() == codes.PermissionDenied:
 		return refused(text, c.forwarded)
@@ -226,24 +226,24 @@ func (c *rpc) fault(err error) error {
 
 // class returns the class of a call that failed: what the same call over HTTP has, whose class is that of the head of its answer. broke
 // says that there is no whole answer.
-func (c *rpc) class(s *status.Status, reported *client.Error) (class outbound.Class, broke bool) {
+func (c *rpc) class(s *status.Status, reported *client.Error) (class web.Class, broke bool) {
 	// The agent says OK after a message that has no end, so the library makes a status of its own.
 	cut := s.Code() == codes.Internal && s.Message() == io.ErrUnexpectedEOF.Error()
 	if code := foreignStatus(s); code != 0 && !c.progress.answered.Load() {
-		class = outbound.StatusClass(code)
-		return class, class != outbound.Overloaded && class != outbound.Gateway && slices.Contains(ofConnections, s.Code())
+		class = web.StatusClass(code)
+		return class, class != web.Overloaded && class != web.Gateway && slices.Contains(ofConnections, s.Code())
 	}
 	switch {
 	case !cut && (c.progress.answered.Load() || !slices.Contains(ofConnections, s.Code())):
 	case c.progress.begun.Load():
-		return outbound.OK, true
+		return web.OK, true
 	case s.Code() == codes.DeadlineExceeded:
-		return outbound.FailureClass(c.asked, context.DeadlineExceeded, c.progress.sent.Load()), true
+		return web.FailureClass(c.asked, context.DeadlineExceeded, c.progress.sent.Load()), true
 	default:
-		return outbound.FailureClass(c.asked, s.Err(), c.progress.sent.Load()), true
+		return web.FailureClass(c.asked, s.Err(), c.progress.sent.Load()), true
 	}
 	if s.Code() == codes.ResourceExhausted && (reported.Reason == reasonTooLarge || strings.Contains(reported.Message, tooLarge)) {
-		return outbound.Refused, false
+		return web.Refused, false
 	}
 	return statusClass(s.Code()), false
 }
@@ -261,18 +261,18 @@ func foreignStatus(s *status.Status) int {
 }
 
 // statusClass returns the class of an answer by its status.
-func statusClass(code codes.Code) outbound.Class {
+func statusClass(code codes.Code) web.Class {
 	switch code {
 	case codes.OK:
-		return outbound.OK
+		return web.OK
 	case codes.Unavailable, codes.ResourceExhausted:
-		return outbound.Overloaded
+		return web.Overloaded
 	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted:
-		return outbound.Gateway
+		return web.Gateway
 	case codes.Internal, codes.Unknown, codes.DataLoss:
-		return outbound.Failed
+		return web.Failed
 	default:
-		return outbound.Refused
+		return web.Refused
 	}
 }
 

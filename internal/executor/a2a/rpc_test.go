@@ -32,12 +32,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // rpcAgent is a scripted server of both versions over gRPC. It reads and writes the messages of the official library, and
@@ -330,20 +330,20 @@ func TestGRPCFaults(t *testing.T) {
 		again     bool // another try may help
 		after     time.Duration
 		forwarded bool
-		class     outbound.Class // of the call, in the metrics; by it the front decides whether the agent is away
+		class     web.Class // of the call, in the metrics; by it the front decides whether the agent is away
 	}{
-		"away":                  {answer: rpcFails(codes.Unavailable, "later", soon), want: "the agent answered Unavailable", away: true, after: 7 * time.Second, class: outbound.Overloaded},
+		"away":                  {answer: rpcFails(codes.Unavailable, "later", soon), want: "the agent answered Unavailable", away: true, after: 7 * time.Second, class: web.Overloaded},
 		"busy":                  {answer: rpcFails(codes.ResourceExhausted, "too many"), want: "the agent answered ResourceExhausted", away: true},
-		"a deadline in between": {answer: rpcFails(codes.DeadlineExceeded, "slow"), want: "the agent answered DeadlineExceeded", away: true, again: true, class: outbound.Gateway},
-		"a message too large":   {answer: rpcFails(codes.ResourceExhausted, "grpc: received message larger than max (2 vs. 1)"), want: "larger than max", class: outbound.Refused},
+		"a deadline in between": {answer: rpcFails(codes.DeadlineExceeded, "slow"), want: "the agent answered DeadlineExceeded", away: true, again: true, class: web.Gateway},
+		"a message too large":   {answer: rpcFails(codes.ResourceExhausted, "grpc: received message larger than max (2 vs. 1)"), want: "larger than max", class: web.Refused},
 		"a request too large": {
 			answer: rpcFails(codes.ResourceExhausted, "no", &errdetails.ErrorInfo{Reason: "REQUEST_TOO_LARGE"}), want: "answered with ResourceExhausted: no",
 		},
-		"an error":           {answer: rpcFails(codes.InvalidArgument, "message.parts: no\nimages"), want: "InvalidArgument: message.parts: no images", class: outbound.Refused},
+		"an error":           {answer: rpcFails(codes.InvalidArgument, "message.parts: no\nimages"), want: "InvalidArgument: message.parts: no images", class: web.Refused},
 		"a refusal":          {answer: rpcFails(codes.Unauthenticated, "no s3cret"), want: "refused the server's credential"},
 		"a forbidden call":   {answer: rpcFails(codes.PermissionDenied, "no"), want: "refused the server's credential"},
 		"a client's refusal": {answer: rpcFails(codes.PermissionDenied, "no"), want: "of the server or of the client", forwarded: true},
-		"an internal error":  {answer: rpcFails(codes.Internal, "trace"), want: "an internal error", again: true, class: outbound.Failed},
+		"an internal error":  {answer: rpcFails(codes.Internal, "trace"), want: "an internal error", again: true, class: web.Failed},
 		"an unknown error":   {answer: rpcFails(codes.Unknown, "trace"), want: "an internal error", again: true},
 		"a repeated secret":  {answer: rpcFails(codes.InvalidArgument, "Bearer s3cret is bad"), want: "[redacted] is bad"},
 		"an unknown method":  {answer: rpcFails(codes.Unimplemented, "no such method"), want: "Unimplemented"},
@@ -363,10 +363,10 @@ func TestGRPCFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			told := make(chan outbound.Class, 10)
+			told := make(chan web.Class, 10)
 			a, f := newRPCAgent(t, "1.0", a2a.Options{
 				MaxEvent: 1000, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}, Forward: []string{"X-Theirs"},
-				Observe: func(class outbound.Class, _ time.Duration) { told <- class },
+				Observe: func(class web.Class, _ time.Duration) { told <- class },
 			})
 			a.on("SendStreamingMessage", c.answer)
 			a.on("SendMessage", c.answer)
@@ -386,7 +386,7 @@ func TestGRPCFaults(t *testing.T) {
 			_, again := executor.IsRetryable(err)
 			require.Equal(t, c.again, again)
 			if c.class != "" {
-				require.Equal(t, outbound.OK, waittest.Within(t, "the read of the card is told", told))
+				require.Equal(t, web.OK, waittest.Within(t, "the read of the card is told", told))
 				require.Equal(t, c.class, waittest.Within(t, "the call is told", told))
 			}
 		})
@@ -395,16 +395,16 @@ func TestGRPCFaults(t *testing.T) {
 
 func TestGRPCCallThatIsGivenUp(t *testing.T) {
 	t.Parallel()
-	told := make(chan outbound.Class, 10)
-	a, f := newRPCAgent(t, "1.0", a2a.Options{CancelTimeout: time.Millisecond, Observe: func(class outbound.Class, _ time.Duration) { told <- class }})
+	told := make(chan web.Class, 10)
+	a, f := newRPCAgent(t, "1.0", a2a.Options{CancelTimeout: time.Millisecond, Observe: func(class web.Class, _ time.Duration) { told <- class }})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	a.on("SendStreamingMessage", func(s rpcStream) error {
 		cancel(executor.ErrCanceled)
 		return rpcSays("hold")(s)
 	})
 	require.ErrorIs(t, f.Execute(ctx, executortest.NewRun("hello"), executortest.NewRecorder()), executor.ErrCanceled)
-	require.Equal(t, outbound.OK, waittest.Within(t, "the read of the card is told", told))
-	require.Equal(t, outbound.Canceled, waittest.Within(t, "the call is told", told))
+	require.Equal(t, web.OK, waittest.Within(t, "the read of the card is told", told))
+	require.Equal(t, web.Canceled, waittest.Within(t, "the call is told", told))
 }
 
 // framing is a listener whose connections tell the types of the frames of HTTP/2 that they have written: the server writes
@@ -459,39 +459,39 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter, conn net.Conn)
-		want   outbound.Class
+		want   web.Class
 	}{
-		"the connection breaks before an answer": {func(_ http.ResponseWriter, conn net.Conn) { _ = conn.Close() }, outbound.Broken},
-		"the stream breaks before an answer":     {func(http.ResponseWriter, net.Conn) { panic(http.ErrAbortHandler) }, outbound.Broken},
+		"the connection breaks before an answer": {func(_ http.ResponseWriter, conn net.Conn) { _ = conn.Close() }, web.Broken},
+		"the stream breaks before an answer":     {func(http.ResponseWriter, net.Conn) { panic(http.ErrAbortHandler) }, web.Broken},
 		"the connection breaks before the first event": {func(w http.ResponseWriter, conn net.Conn) {
 			begin(w)
 			half(w, conn, 1)
-		}, outbound.OK},
+		}, web.OK},
 		"the stream breaks before the first event": {func(w http.ResponseWriter, _ net.Conn) {
 			begin(w)
 			panic(http.ErrAbortHandler)
-		}, outbound.OK},
-		"the stream ends before the first event": {func(w http.ResponseWriter, _ net.Conn) { begin(w) }, outbound.OK},
+		}, web.OK},
+		"the stream ends before the first event": {func(w http.ResponseWriter, _ net.Conn) { begin(w) }, web.OK},
 		"the connection breaks within the first event": {func(w http.ResponseWriter, conn net.Conn) {
 			part(w)
 			half(w, conn, 0)
-		}, outbound.OK},
+		}, web.OK},
 		"the stream breaks within the first event": {func(w http.ResponseWriter, _ net.Conn) {
 			part(w)
 			panic(http.ErrAbortHandler)
-		}, outbound.OK},
+		}, web.OK},
 		"the stream ends within the first event": {func(w http.ResponseWriter, _ net.Conn) {
 			w.Header().Set("Trailer", "Grpc-Status")
 			part(w)
 			w.Header().Set("Grpc-Status", "0")
-		}, outbound.OK},
-		"429 of a proxy": {says(http.StatusTooManyRequests), outbound.Overloaded},
-		"502 of a proxy": {says(http.StatusBadGateway), outbound.Gateway},
-		"503 of a proxy": {says(http.StatusServiceUnavailable), outbound.Overloaded},
-		"504 of a proxy": {says(http.StatusGatewayTimeout), outbound.Gateway},
-		"500":            {says(http.StatusInternalServerError), outbound.Failed},
-		"404":            {says(http.StatusNotFound), outbound.Refused},
-		"403":            {says(http.StatusForbidden), outbound.Refused},
+		}, web.OK},
+		"429 of a proxy": {says(http.StatusTooManyRequests), web.Overloaded},
+		"502 of a proxy": {says(http.StatusBadGateway), web.Gateway},
+		"503 of a proxy": {says(http.StatusServiceUnavailable), web.Overloaded},
+		"504 of a proxy": {says(http.StatusGatewayTimeout), web.Gateway},
+		"500":            {says(http.StatusInternalServerError), web.Failed},
+		"404":            {says(http.StatusNotFound), web.Refused},
+		"403":            {says(http.StatusForbidden), web.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -515,10 +515,10 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 			t.Cleanup(server.Close)
 			outcomes := map[string]string{}
 			for _, binding := range []string{"jsonrpc", "grpc"} {
-				told := make(chan outbound.Class, 100)
+				told := make(chan web.Class, 100)
 				f, err := a2a.New(a2a.Options{
 					URL: server.URL, Version: "1.0", Binding: binding, PollInterval: 20 * time.Millisecond, CallTimeout: never, ConnectTimeout: never,
-					Observe: func(class outbound.Class, _ time.Duration) { told <- class },
+					Observe: func(class web.Class, _ time.Duration) { told <- class },
 				})
 				require.NoError(t, err)
 				_, err = execute(t, f, executortest.NewRun("hello"))
@@ -580,14 +580,14 @@ func TestGRPCAgentsThatAreAway(t *testing.T) {
 				}
 				address = scheme + l.Addr().String()
 			}
-			told := make(chan outbound.Class, 10)
+			told := make(chan web.Class, 10)
 			f, err := a2a.New(a2a.Options{
-				URL: address, Version: "1.0", Binding: "grpc", ConnectTimeout: never, Observe: func(class outbound.Class, _ time.Duration) { told <- class },
+				URL: address, Version: "1.0", Binding: "grpc", ConnectTimeout: never, Observe: func(class web.Class, _ time.Duration) { told <- class },
 			})
 			require.NoError(t, err)
 			_, err = execute(t, f, executortest.NewRun("hello"))
 			if c.serve == "" {
-				require.Equal(t, outbound.Unreachable, waittest.Within(t, "the call is told", told))
+				require.Equal(t, web.Unreachable, waittest.Within(t, "the call is told", told))
 			}
 			var away *executor.Unavailable
 			require.ErrorAs(t, err, &away)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // target is where and how to call the agent.
@@ -117,7 +117,7 @@ func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 	case f.opts.URL != "":
 		t.url = f.opts.URL
 	case rpc:
-		if t.url, err = outbound.RPCAddress(i.URL, f.opts.CardURL, "a2a.url"); err != nil {
+		if t.url, err = web.RPCAddress(i.URL, f.opts.CardURL, "a2a.url"); err != nil {
 			return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s %w", f.redact(at, nil), err)}
 		}
 	case !sameOrigin(t.url, f.opts.CardURL):

@@ -11,8 +11,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // cancelable is a backend with a cancel_url.
@@ -46,6 +46,6 @@ func (b cancelable) Cancel(ctx context.Context, c *executor.Cancellation) error 
 	if err := refusal(response, cancel, b.redact); err != nil {
 		return fmt.Errorf("call the agent's cancel_url: %w", err)
 	}
-	outbound.Drain(response.Body, cancel)
+	web.Drain(response.Body, cancel)
 	return nil
 }

@@ -23,9 +23,9 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 type backend struct {
@@ -41,8 +41,8 @@ func New(opts Options) (executor.Executor, error) {
 	}
 	opts = opts.withDefaults()
 	b := &backend{
-		opts: opts, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout, opts.Observe),
-		redact: outbound.Redactor(opts.Headers, []string{opts.URL, opts.CancelURL}),
+		opts: opts, client: web.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout, opts.Observe),
+		redact: web.Redactor(opts.Headers, []string{opts.URL, opts.CancelURL}),
 	}
 	if opts.CancelURL != "" {
 		return cancelable{b}, nil
@@ -105,7 +105,7 @@ func (b *backend) call(
 	if err := b.play(ctx, run, player, response); err != nil {
 		return err
 	}
-	outbound.Drain(response.Body, cancel)
+	web.Drain(response.Body, cancel)
 	if response.StatusCode == nethttp.StatusAccepted && !player.Settled() {
 		return elsewhere(ctx, run)
 	}
@@ -166,7 +166,7 @@ func (b *backend) play(ctx context.Context, run *executor.Run, player *wire.Play
 		}
 		return &executor.Failure{Msg: fmt.Sprintf(
 			"the agent answered with the content type %q; send application/json, application/x-ndjson or text/event-stream",
-			outbound.Excerpt([]byte(b.redact(mediaType))))}
+			web.Excerpt([]byte(b.redact(mediaType))))}
 	}
 	if err == nil && !player.Settled() {
 		// No event ended the run, so only the end of the connection shows whether the answer is complete.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Options say which backend to call, and how. Only URL is required.
@@ -25,7 +25,7 @@ type Options struct {
 	MaxEvent int
 	// History says what of the conversation to send; the zero History means the default.
 	History wire.History
-	Observe outbound.Observer // of each request; nil: nobody
+	Observe web.Observer // of each request; nil: nobody
 }
 
 func (o *Options) validate() error {
@@ -36,12 +36,12 @@ func (o *Options) validate() error {
 	if o.URL == "" {
 		complain("url", "is required")
 	} else {
-		outbound.CheckURL("url", o.URL, complain)
+		web.CheckURL("url", o.URL, complain)
 	}
 	if o.CancelURL != "" {
-		outbound.CheckURL("cancel_url", o.CancelURL, complain)
+		web.CheckURL("cancel_url", o.CancelURL, complain)
 	}
-	outbound.CheckHeaders(o.Headers, ours, complain)
+	web.CheckHeaders(o.Headers, ours, complain)
 	if o.ConnectTimeout < 0 {
 		complain("connect_timeout", "must not be negative")
 	}

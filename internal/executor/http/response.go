@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 const (
@@ -30,8 +30,8 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc, redact func(
 		failure.Msg += "; redirects are not followed"
 		return failure
 	}
-	start := outbound.ReadStart(response, maxErrorBody, cancel) // more than the excerpt, which might end within a secret
-	switch text := outbound.Excerpt([]byte(redact(string(start)))); {
+	start := web.ReadStart(response, maxErrorBody, cancel) // more than the excerpt, which might end within a secret
+	switch text := web.Excerpt([]byte(redact(string(start)))); {
 	case text == "":
 	case code >= 500: // the text of a crash is for operators; it is often a stack trace
 		failure.Cause = errors.New(text)
@@ -39,14 +39,14 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc, redact func(
 		failure.Msg += ": " + text
 	}
 	failure.Msg += recognize(start)
-	after := outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
-	switch class := outbound.StatusClass(code); {
-	case class == outbound.Overloaded:
+	after := web.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
+	switch class := web.StatusClass(code); {
+	case class == web.Overloaded:
 		return &executor.Unavailable{Err: failure, RetryAfter: after, Answered: true}
-	case class == outbound.Gateway:
+	case class == web.Gateway:
 		// A gateway answers so, too, if this message made the agent crash.
 		return &executor.Unavailable{Err: executor.Retryable(failure, after), RetryAfter: after, Answered: true}
-	case outbound.WorthRetrying(code):
+	case web.WorthRetrying(code):
 		return executor.Retryable(failure, after)
 	}
 	return failure

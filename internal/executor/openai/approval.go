@@ -12,8 +12,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // kept are the steps of a turn that ended with a question or with calls of agents, as the task's state. The answer or the
@@ -123,7 +123,7 @@ func (s *steps) ask(ctx context.Context, about []place, w *writer) error {
 		if wire.Unmarshal([]byte(c.Arguments), &object) == nil {
 			list[i].Arguments = json.RawMessage(c.Arguments)
 		}
-		fmt.Fprintf(&question, "- %s %s\n", c.Name, outbound.Excerpt([]byte(c.Arguments)))
+		fmt.Fprintf(&question, "- %s %s\n", c.Name, web.Excerpt([]byte(c.Arguments)))
 	}
 	question.WriteString("Answer yes or no.")
 	properties := map[string]any{}

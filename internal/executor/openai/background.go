@@ -15,8 +15,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 const (
@@ -236,7 +236,7 @@ func (a *agent) cancel(ctx context.Context, id string) error {
 		return err
 	}
 	defer response.Body.Close()
-	body := outbound.ReadStart(response, maxErrorBody, cancel)
+	body := web.ReadStart(response, maxErrorBody, cancel)
 	if code := response.StatusCode; code < 200 || code > 299 {
 		return refused(response, body, redact)
 	}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // sink takes what the model says while it says it.
@@ -68,7 +68,7 @@ func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sin
 	defer response.Body.Close()
 	stop := func() { cancel(nil) }
 	if code := response.StatusCode; code < 200 || code > 299 {
-		body := outbound.ReadStart(response, maxErrorBody, stop)
+		body := web.ReadStart(response, maxErrorBody, stop)
 		if x.refused != nil {
 			if err := x.refused(code, errorOf(body)); err != nil {
 				return err
@@ -89,7 +89,7 @@ func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sin
 	default:
 		return &executor.Failure{Msg: fmt.Sprintf(
 			"the model's API answered with the content type %q instead of text/event-stream or application/json; is base_url right?",
-			outbound.Excerpt([]byte(redact(mediaType))))}
+			web.Excerpt([]byte(redact(mediaType))))}
 	}
 }
 
@@ -166,10 +166,10 @@ func (a *agent) send(ctx context.Context, x *exchange) (*nethttp.Response, func(
 // secrets returns the API key, and a function that removes all secrets of the configuration from a text: APIs repeat the
 // key in errors.
 func (a *agent) secrets(ctx context.Context) (token string, redact func(string) string, err error) {
-	if token, err = outbound.Credential(ctx, a.opts.APIKey); err != nil {
+	if token, err = web.Credential(ctx, a.opts.APIKey); err != nil {
 		return "", nil, fmt.Errorf("read the API key: %w", err)
 	}
-	return token, outbound.Redactor(a.opts.Headers, []string{a.opts.BaseURL}, token), nil
+	return token, web.Redactor(a.opts.Headers, []string{a.opts.BaseURL}, token), nil
 }
 
 // unreached turns an error of the transport into that of the run.
@@ -260,7 +260,7 @@ func (a *agent) hear(to *answer, raw []byte, line int, into sink, redact func(st
 // decode reads an answer or an event of one. Half of a document is as good as none: the call is repeated.
 func decode(raw []byte, line int, into any, redact func(string) string) error {
 	if !json.Valid(raw) {
-		return broken(fmt.Errorf("not JSON: %s", outbound.Excerpt([]byte(redact(string(raw[:min(len(raw), maxErrorBody)]))))))
+		return broken(fmt.Errorf("not JSON: %s", web.Excerpt([]byte(redact(string(raw[:min(len(raw), maxErrorBody)]))))))
 	}
 	if bad := wire.Unmarshal(raw, into); bad != nil {
 		bad.Line = line

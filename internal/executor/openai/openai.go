@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 type agent struct {
@@ -39,7 +39,7 @@ func New(opts Options) (executor.Executor, error) {
 		return nil, err // validate has parsed it
 	}
 	a := &agent{
-		opts: opts, url: base, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout, opts.Observe),
+		opts: opts, url: base, client: web.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout, opts.Observe),
 		listWithin: opts.ToolTimeout, callWithin: opts.ToolTimeout,
 	}
 	a.format = chat{&a.opts}
@@ -182,7 +182,7 @@ func (a *agent) perform(ctx context.Context, done *steps, at place, t *tool, w *
 	wanted := done.call(at)
 	switch {
 	case t == nil:
-		return done.record(ctx, step{Of: &at, Result: &result{fmt.Sprintf("There is no tool %q.", outbound.Excerpt([]byte(wanted.Name))), true}})
+		return done.record(ctx, step{Of: &at, Result: &result{fmt.Sprintf("There is no tool %q.", web.Excerpt([]byte(wanted.Name))), true}})
 	case done.rounds[at.Round].began[at.Call] && !t.repeats:
 		// An earlier run was interrupted during this call.
 		return done.record(ctx, step{Of: &at, Result: &result{unknown, true}})

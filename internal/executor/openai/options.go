@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Options say which model answers, and how. Only BaseURL and Model are required.
@@ -42,8 +42,8 @@ type Options struct {
 	IdleTimeout    time.Duration // bounds the silence within an answer; 0 means 5 minutes
 	MaxEvent       int           // bytes of an event of a stream, and of a whole answer; 0 means 16 MiB
 
-	Observe      outbound.Observer // of each request to the model; nil: nobody
-	ObserveTools outbound.Observer // of each request to a server of tools with an address; nil: nobody
+	Observe      web.Observer // of each request to the model; nil: nobody
+	ObserveTools web.Observer // of each request to a server of tools with an address; nil: nobody
 
 	Log *slog.Logger // nil discards
 }
@@ -62,15 +62,15 @@ func (o *Options) validate() error {
 	if o.BaseURL == "" {
 		complain("base_url", "is required")
 	} else {
-		outbound.CheckURL("base_url", o.BaseURL, complain)
+		web.CheckURL("base_url", o.BaseURL, complain)
 	}
 	if o.Model == "" {
 		complain("model", "is required")
 	}
-	if _, err := outbound.Credential(context.Background(), o.APIKey); err != nil {
+	if _, err := web.Credential(context.Background(), o.APIKey); err != nil {
 		complain("api_key", "%v", err)
 	}
-	outbound.CheckHeaders(o.Headers, nil, complain)
+	web.CheckHeaders(o.Headers, nil, complain)
 	for _, name := range slices.Sorted(maps.Keys(o.Parameters)) {
 		switch value := o.Parameters[name]; {
 		case slices.Contains(reserved[o.Responses], name):

@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 const (
@@ -87,7 +87,7 @@ func errorOf(body []byte) *apiError {
 
 // shown returns the message on one line, without secrets.
 func (e *apiError) shown(redact func(string) string) string {
-	return outbound.Excerpt([]byte(redact(e.message)))
+	return web.Excerpt([]byte(redact(e.message)))
 }
 
 // filters reports whether a content filter caused the error. Azure answers 400 then.
@@ -121,8 +121,8 @@ func refused(response *nethttp.Response, body []byte, redact func(string) string
 	if e.filters() {
 		return &rejection{filtered}
 	}
-	after := outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
-	return classify(code, msg, e.shown(redact), after, outbound.WorthRetrying(code))
+	after := web.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
+	return classify(code, msg, e.shown(redact), after, web.WorthRetrying(code))
 }
 
 // classify returns the error of a run for a status. The text of an error in the request is for the client. The others are
@@ -136,10 +136,10 @@ func classify(code int, msg, text string, after time.Duration, again bool) error
 	default:
 		failure.Cause = errors.New(text)
 	}
-	switch class := outbound.StatusClass(code); {
-	case class == outbound.Overloaded:
+	switch class := web.StatusClass(code); {
+	case class == web.Overloaded:
 		return &executor.Unavailable{Err: failure, RetryAfter: after, Answered: true}
-	case class == outbound.Gateway:
+	case class == web.Gateway:
 		// A gateway answers so, too, if this message made the model crash.
 		return &executor.Unavailable{Err: executor.Retryable(failure, after), RetryAfter: after, Answered: true}
 	case again:

@@ -20,7 +20,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/command"
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // ToolServer is an MCP server whose tools the model may call: a program, or an address.
@@ -61,9 +61,9 @@ type toolServer struct {
 }
 
 func newToolServer(o ToolServer, agent *Options) (*toolServer, error) {
-	s := &toolServer{opts: o, redact: outbound.Redactor(o.Headers, []string{o.URL}), most: agent.MaxEvent}
+	s := &toolServer{opts: o, redact: web.Redactor(o.Headers, []string{o.URL}), most: agent.MaxEvent}
 	if o.URL != "" {
-		client := outbound.ToAgents(agent.ConnectTimeout, agent.ToolTimeout, agent.ObserveTools)
+		client := web.ToAgents(agent.ConnectTimeout, agent.ToolTimeout, agent.ObserveTools)
 		client.Transport = &toolTransport{next: client.Transport, headers: o.Headers, most: int64(agent.MaxEvent)}
 		s.client = client
 		return s, nil
@@ -198,7 +198,7 @@ func (l *link) open(ctx context.Context) error {
 		}
 		l.process = process
 		transport = &mcp.IOTransport{Reader: &lines{Closer: process.Out, in: bufio.NewReader(process.Out), most: l.server.most, noise: func(line []byte) {
-			l.log.Warn("a program of tools wrote a line that is no message", slog.String("line", l.server.redact(outbound.Excerpt(line))))
+			l.log.Warn("a program of tools wrote a line that is no message", slog.String("line", l.server.redact(web.Excerpt(line))))
 		}}, Writer: process.In}
 	} else {
 		watched := *l.server.client

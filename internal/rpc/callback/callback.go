@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Tasks are the tasks that can be resumed. Errors: task.NotFound, task.Terminal (the URL is dead; the text says why),
@@ -126,7 +126,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, name string, agen
 		return content, func() {}, true
 	}
 	account := h.opt.Memory.Open(name)
-	limits := body.Limits{Size: agent.MaxBody, Timeout: h.opt.Timeout}.OrDefaults()
+	limits := web.BodyLimits{Size: agent.MaxBody, Timeout: h.opt.Timeout}.OrDefaults()
 	limits.Begin(w)
 	read, fault := limits.Read(w, r, account)
 	if fault == nil {

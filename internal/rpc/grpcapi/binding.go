@@ -24,8 +24,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
-	"github.com/holdfast-a2a/holdfast/internal/proxies"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/web"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
@@ -37,11 +37,11 @@ import (
 // Options configures a binding. A number that is 0 means its default.
 type Options struct {
 	Operations    *dispatch.Runner
-	Limits        body.Limits   // of a request; Timeout bounds the time for its message
-	HeaderTimeout time.Duration // to set up a connection; default 10 s
-	IdleTimeout   time.Duration // of a connection without calls; default 2 min
-	KeepAlive     time.Duration // between pings on a quiet connection; default 15 s
-	WriteTimeout  time.Duration // for a client to read what a stream sends; default 10 s
+	Limits        web.BodyLimits // of a request; Timeout bounds the time for its message
+	HeaderTimeout time.Duration  // to set up a connection; default 10 s
+	IdleTimeout   time.Duration  // of a connection without calls; default 2 min
+	KeepAlive     time.Duration  // between pings on a quiet connection; default 15 s
+	WriteTimeout  time.Duration  // for a client to read what a stream sends; default 10 s
 	// MaxAge is when the server asks a client to reconnect, which spreads clients over new replicas.
 	// Calls in progress continue, for at most MaxGrace. Defaults: 30 min and 12 h.
 	MaxAge, MaxGrace time.Duration
@@ -55,7 +55,7 @@ type Options struct {
 	// TLS configures the port. Nil: no TLS.
 	TLS *tls.Config
 	// Proxies tell the addresses of clients. Nil: the address of a client is that of its connection.
-	Proxies *proxies.Trusted
+	Proxies *web.TrustedProxies
 	// FormerStatuses answers errors with the statuses of a version's former edition.
 	FormerStatuses bool
 	// Headers is for metadata of calls without an accepted credential. Nil: no bound.

@@ -35,7 +35,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -46,6 +45,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -326,7 +326,7 @@ func TestInternalErrorIsLoggedOnce(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	e := recorder()
-	s := serve(t, e.As, grpcapi.Options{Limits: body.Limits{Size: 4096}})
+	s := serve(t, e.As, grpcapi.Options{Limits: web.BodyLimits{Size: 4096}})
 	_, err := s.young.SendMessage(with(t), &pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_USER}})
 	f := faultOf(t, err)
 	require.Equal(t, codes.InvalidArgument, f.Code())
@@ -351,7 +351,7 @@ func TestBadRequests(t *testing.T) {
 
 func TestIncompleteRequest(t *testing.T) {
 	t.Parallel()
-	s := serve(t, recorder().As, grpcapi.Options{Limits: body.Limits{Timeout: 50 * time.Millisecond}})
+	s := serve(t, recorder().As, grpcapi.Options{Limits: web.BodyLimits{Timeout: 50 * time.Millisecond}})
 	for method, streams := range map[string]bool{"GetTask": false, "SubscribeToTask": true} {
 		// The client neither sends anything nor ends its side.
 		stream, err := s.conn.NewStream(with(t), &grpc.StreamDesc{ServerStreams: streams, ClientStreams: true}, "/"+service10+method)
@@ -524,7 +524,7 @@ func TestClosedListener(t *testing.T) {
 func TestOutcomesAreCounted(t *testing.T) {
 	t.Parallel()
 	outcomes := make(chan string, 10)
-	s := serve(t, recorder().As, grpcapi.Options{Limits: body.Limits{Size: 1000}}, func(o *dispatch.Options) {
+	s := serve(t, recorder().As, grpcapi.Options{Limits: web.BodyLimits{Size: 1000}}, func(o *dispatch.Options) {
 		o.Observer.Answered = func(a dispatch.Answer) {
 			if a.Binding != "grpc" || a.Took <= 0 {
 				t.Errorf("binding %q, took %s", a.Binding, a.Took)

@@ -12,10 +12,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/overhttp"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Options configures a binding. A number that is 0 means its default.
@@ -57,7 +57,7 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 		x.turnAway(at.TurnedAway)
 		return
 	}
-	if !body.IsJSON(r.Header.Get("Content-Type")) {
+	if !web.IsJSON(r.Header.Get("Content-Type")) {
 		x.refuse(codeContentType, "Incompatible content types: Content-Type must be application/json")
 		return
 	}

@@ -24,13 +24,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,7 +72,7 @@ func (o options) binding() *jsonrpc.Binding {
 			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs, EventNames: o.EventNames,
 			Memory: o.Memory, Quotas: o.Quotas, ReturnByDefault: o.ReturnByDefault, Ambiguous: o.Ambiguous, Agents: o.Agents, Observer: o.Observer,
 		}),
-		Limits: body.Limits{Size: o.MaxBody, Depth: o.MaxDepth, Timeout: o.BodyTimeout}, StrictVersion: o.StrictVersion, Log: o.Log,
+		Limits: web.BodyLimits{Size: o.MaxBody, Depth: o.MaxDepth, Timeout: o.BodyTimeout}, StrictVersion: o.StrictVersion, Log: o.Log,
 	})
 }
 

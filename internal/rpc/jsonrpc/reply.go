@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 const envelopeHead = `{"jsonrpc":"2.0","id":`
@@ -104,7 +104,7 @@ func (x *exchange) tell(kind task.Kind, object []byte) {
 			x.reply(http.StatusOK, `,"error":`, object)
 			return
 		}
-		x.Out = sse.Start(x.W, x.b.WriteTimeout)
+		x.Out = web.StartEvents(x.W, x.b.WriteTimeout)
 	}
 	x.Out.Event(nil, []byte(envelopeHead), []byte(x.id), []byte(`,"error":`), object, tail)
 	_ = x.Out.Flush()

@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
+	"github.com/holdfast-a2a/holdfast/internal/web"
+
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Options configures a binding. A number that is 0 means its default.
 type Options struct {
 	Operations   *dispatch.Runner
-	Limits       body.Limits
+	Limits       web.BodyLimits
 	WriteTimeout time.Duration // of one write to a stream; default 10 s
 	// StrictVersion refuses an A2A-Version that lacks the method or path. It also refuses requests
 	// without one, in versions that require it.
@@ -34,7 +34,7 @@ type Options struct {
 // Binding is the common base of the bindings.
 type Binding struct {
 	Options
-	streams *sse.Streams
+	streams *web.Streams
 }
 
 // New makes the base of a binding.
@@ -44,7 +44,7 @@ func New(o Options) *Binding {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Binding{Options: o, streams: sse.NewStreams(o.WriteTimeout)}
+	return &Binding{Options: o, streams: web.NewStreams(o.WriteTimeout)}
 }
 
 // Wait blocks until every stream has ended. Streams end when the hub is closed. When ctx ends
@@ -58,8 +58,8 @@ type Exchange struct {
 	R       *http.Request       // nil once a stream has begun
 	Ctx     context.Context     //nolint:containedctx // of the request, and then of the stream
 	Op      engine.Op
-	Replied bool        // a plain answer has begun
-	Out     *sse.Writer // set once a stream has begun
+	Replied bool             // a plain answer has begun
+	Out     *web.EventWriter // set once a stream has begun
 }
 
 // Begin returns an exchange whose request is still unread.
@@ -109,7 +109,7 @@ func (x *Exchange) Stream(b *Binding, a Answerer) {
 		return
 	}
 	span := tracing.Take(x.Ctx)
-	b.streams.Serve(x.W, x.R, func(ctx context.Context, out *sse.Writer) {
+	b.streams.Serve(x.W, x.R, func(ctx context.Context, out *web.EventWriter) {
 		defer span.End()
 		x.Ctx, x.Out = ctx, out
 		// The stream may live for hours, so it keeps only what it needs.

@@ -20,13 +20,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -268,7 +268,7 @@ func TestInternalErrorIsLoggedOnce(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	e := recorder()
-	s := serve(t, e, rest.Options{Limits: body.Limits{Size: 4096, Depth: 10}})
+	s := serve(t, e, rest.Options{Limits: web.BodyLimits{Size: 4096, Depth: 10}})
 	deep := strings.Repeat(`{"a":`, 11) + "1" + strings.Repeat("}", 11)
 	for _, tt := range []struct {
 		name, verb, path, body string
@@ -316,7 +316,7 @@ func TestBadRequests(t *testing.T) {
 func TestIncompleteBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := rpctest.Piped(t, handler(recorder().As, rest.Options{Limits: body.Limits{Timeout: time.Minute}}, io.Discard))
+		s := rpctest.Piped(t, handler(recorder().As, rest.Options{Limits: web.BodyLimits{Timeout: time.Minute}}, io.Discard))
 		began := time.Now()
 		got, err := io.ReadAll(rpctest.Dial(t, s, "POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"))
 		require.NoError(t, err)
@@ -565,7 +565,7 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(seed.verb, seed.path, seed.query, seed.body)
 	}
-	b := rest.New(rest.Options{Limits: body.Limits{Size: 1 << 16}, Operations: dispatch.New(dispatch.Options{Engine: rpctest.ForAll(new(rpctest.Echo))})})
+	b := rest.New(rest.Options{Limits: web.BodyLimits{Size: 1 << 16}, Operations: dispatch.New(dispatch.Options{Engine: rpctest.ForAll(new(rpctest.Echo))})})
 	f.Fuzz(func(t *testing.T, verb, path, query, content string) {
 		u, err := url.Parse("http://x/" + strings.TrimLeft(path, "/"))
 		if err != nil {

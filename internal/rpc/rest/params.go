@@ -10,8 +10,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -46,7 +46,7 @@ func (x *exchange) params() ([]byte, bool) {
 // empty, null or {}.
 func (x *exchange) ofBody() ([]byte, bool) {
 	x.b.Limits.Begin(x.W)
-	if !body.IsJSON(x.R.Header.Get("Content-Type")) {
+	if !web.IsJSON(x.R.Header.Get("Content-Type")) {
 		x.refuse(http.StatusUnsupportedMediaType, x.faults().Row(task.ContentType).Reason, "INVALID_ARGUMENT", codeContentType,
 			"Incompatible content types: Content-Type must be application/json or application/a2a+json")
 		return nil, false

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/httpjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // JSON-RPC codes for the binding's own errors. Some versions show them.
@@ -108,7 +108,7 @@ func (x *exchange) refuse(status int, reason, grpc string, code int, message str
 }
 
 // unread answers to a body that could not be read.
-func (x *exchange) unread(bad *body.Fault) {
+func (x *exchange) unread(bad *web.BodyFault) {
 	if bad.Err != nil {
 		x.b.Operations.Limited(&x.Request, dispatch.LimitMemory)
 		x.Fail(bad.Err)

@@ -1,5 +1,4 @@
-// Package body reads request bodies, in the same way for every binding over HTTP.
-package body
+package web
 
 import (
 	"bytes"
@@ -18,8 +17,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 )
 
-// Limits bound a body. A number that is 0 means its default.
-type Limits struct {
+// BodyLimits bound a body. A number that is 0 means its default.
+type BodyLimits struct {
 	Size    int64         // default 16 MiB
 	Depth   int           // nesting of objects and arrays; default rawjson.MaxDepth
 	Timeout time.Duration // to read the whole body, or to write an answer; default 60 s
@@ -28,15 +27,15 @@ type Limits struct {
 }
 
 // OrDefaults replaces missing limits by their defaults.
-func (l Limits) OrDefaults() Limits {
+func (l BodyLimits) OrDefaults() BodyLimits {
 	l.Size = cmp.Or(l.Size, 16<<20)
 	l.Depth = cmp.Or(l.Depth, rawjson.MaxDepth)
 	l.Timeout = cmp.Or(l.Timeout, 60*time.Second)
 	return l
 }
 
-// Fault says why a body was not read.
-type Fault struct {
+// BodyFault says why a body was not read.
+type BodyFault struct {
 	Status int // HTTP status: 413, 415, 408, 400 when the client broke off, or 0 with Err
 	Msg    string
 	Err    error // the server has no memory for the body now
@@ -44,20 +43,20 @@ type Fault struct {
 
 // Begin sets the read deadline of the body. The deadline stays when the body is refused: net/http
 // then reads on for a while to reuse the connection.
-func (l Limits) Begin(w http.ResponseWriter) {
+func (l BodyLimits) Begin(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(l.Timeout))
 }
 
 // Read reads the body, which the account of its request takes bytes for. After a fault that leaves
 // the body unread, the server closes the connection.
-func (l Limits) Read(w http.ResponseWriter, r *http.Request, account *memory.Account) ([]byte, *Fault) {
+func (l BodyLimits) Read(w http.ResponseWriter, r *http.Request, account *memory.Account) ([]byte, *BodyFault) {
 	if r.ContentLength > l.Size {
 		return nil, l.tooLarge(w)
 	}
 	content, full, err := l.readAll(r.Context(), http.MaxBytesReader(w, r.Body, l.Size), r.ContentLength, account)
 	if full != nil {
 		w.Header().Set("Connection", "close")
-		return nil, &Fault{Err: full}
+		return nil, &BodyFault{Err: full}
 	}
 	if err == nil {
 		// The answer may be a stream that lives for hours. The server reads nothing during that
@@ -65,7 +64,7 @@ func (l Limits) Read(w http.ResponseWriter, r *http.Request, account *memory.Acc
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		if coding := r.Header.Get("Content-Encoding"); coding != "" && len(content) > 0 && !strings.ContainsRune("{[ \t\r\n", rune(content[0])) {
 			w.Header().Set("Accept-Encoding", "identity") // RFC 9110, 15.5.16
-			return nil, &Fault{Status: http.StatusUnsupportedMediaType, Msg: "Content-Encoding: the body must not be compressed"}
+			return nil, &BodyFault{Status: http.StatusUnsupportedMediaType, Msg: "Content-Encoding: the body must not be compressed"}
 		}
 		return content, nil
 	}
@@ -75,20 +74,20 @@ func (l Limits) Read(w http.ResponseWriter, r *http.Request, account *memory.Acc
 		return nil, l.tooLarge(w)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
-		return nil, &Fault{Status: http.StatusRequestTimeout, Msg: "the body did not arrive in time"}
+		return nil, &BodyFault{Status: http.StatusRequestTimeout, Msg: "the body did not arrive in time"}
 	}
-	return nil, &Fault{Status: http.StatusBadRequest, Msg: "the body is incomplete"}
+	return nil, &BodyFault{Status: http.StatusBadRequest, Msg: "the body is incomplete"}
 }
 
-func (l Limits) tooLarge(w http.ResponseWriter) *Fault {
+func (l BodyLimits) tooLarge(w http.ResponseWriter) *BodyFault {
 	w.Header().Set("Connection", "close")
-	return &Fault{Status: http.StatusRequestEntityTooLarge, Msg: "the limit is " + strconv.FormatInt(l.Size, 10) + " bytes"}
+	return &BodyFault{Status: http.StatusRequestEntityTooLarge, Msg: "the limit is " + strconv.FormatInt(l.Size, 10) + " bytes"}
 }
 
 // readAll reads a body whose length the client may have announced; announced is negative if not. It
 // takes bytes before it reads them: first those of a small body, then all that are announced, or
 // twice as many each time. full says that the server has none.
-func (l Limits) readAll(ctx context.Context, r io.Reader, announced int64, account *memory.Account) (content []byte, full, err error) {
+func (l BodyLimits) readAll(ctx context.Context, r io.Reader, announced int64, account *memory.Account) (content []byte, full, err error) {
 	if l.ReserveNothing {
 		announced = -1
 	}

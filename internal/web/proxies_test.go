@@ -1,4 +1,4 @@
-package proxies
+package web
 
 import (
 	"net"
@@ -24,7 +24,7 @@ func TestClient(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
-		source Source
+		source ProxySource
 		peer   string
 		values []string
 		want   string
@@ -58,8 +58,8 @@ func TestClient(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			trusted := New(networks("10.0.0.0/8", "fd00::/8"), tt.source)
-			header := map[Source]string{XForwardedFor: "X-Forwarded-For", Forwarded: "Forwarded", PROXYProtocol: "X-Forwarded-For"}[tt.source]
+			trusted := NewTrustedProxies(networks("10.0.0.0/8", "fd00::/8"), tt.source)
+			header := map[ProxySource]string{XForwardedFor: "X-Forwarded-For", Forwarded: "Forwarded", PROXYProtocol: "X-Forwarded-For"}[tt.source]
 			got := trusted.Client(tt.peer, func(name string) []string {
 				if name != header {
 					return nil
@@ -73,7 +73,7 @@ func TestClient(t *testing.T) {
 
 func TestNobodyIsTrusted(t *testing.T) {
 	t.Parallel()
-	trusted := New(nil, XForwardedFor)
+	trusted := NewTrustedProxies(nil, XForwardedFor)
 	require.False(t, trusted.Has("10.0.0.1:1"))
 	require.Equal(t, "10.0.0.1:1", trusted.Client("10.0.0.1:1", func(string) []string { return []string{"203.0.113.9"} }))
 }
@@ -82,7 +82,7 @@ func TestNobodyIsTrusted(t *testing.T) {
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
-	h := New(networks("10.0.0.0/8"), XForwardedFor).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }))
+	h := NewTrustedProxies(networks("10.0.0.0/8"), XForwardedFor).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }))
 	for peer, want := range map[string]struct{ address, proto string }{
 		"10.0.0.1:1":  {"203.0.113.9:0", "https"},
 		"192.0.2.1:1": {"192.0.2.1:1", ""},
@@ -118,7 +118,7 @@ func TestListener(t *testing.T) {
 			s := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = w.Write([]byte(r.RemoteAddr))
 			})}
-			go func() { _ = s.Serve(New(networks(tt.trusted), PROXYProtocol).Listener(tcp, time.Hour)) }()
+			go func() { _ = s.Serve(NewTrustedProxies(networks(tt.trusted), PROXYProtocol).Listener(tcp, time.Hour)) }()
 			t.Cleanup(func() { _ = s.Close() })
 
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(network, address string) (net.Conn, error) { //nolint:staticcheck // needs no context
@@ -149,8 +149,8 @@ func FuzzClient(f *testing.F) {
 	f.Add("203.0.113.9, 10.1.2.3")
 	f.Add(`"\`)
 	f.Fuzz(func(t *testing.T, header string) {
-		for _, source := range []Source{XForwardedFor, Forwarded} {
-			got := New(networks("10.0.0.0/8"), source).Client("10.0.0.1:1", func(string) []string { return []string{header} })
+		for _, source := range []ProxySource{XForwardedFor, Forwarded} {
+			got := NewTrustedProxies(networks("10.0.0.0/8"), source).Client("10.0.0.1:1", func(string) []string { return []string{header} })
 			_, err := netip.ParseAddrPort(got)
 			require.NoError(t, err)
 		}

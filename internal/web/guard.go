@@ -1,15 +1,4 @@
-// Package guard decides which addresses webhooks may be sent to. Webhook URLs come from clients, and this server runs
-// inside a network that clients may not reach. Without rules every client could make the server call hosts of that
-// network (server-side request forgery).
-//
-// The address of the connection counts. The dialer checks it when it connects, after the name was resolved. A name that
-// resolves to another address a moment later (DNS rebinding) changes nothing. The check when a webhook is set uses the
-// same rules; it only tells the client earlier.
-//
-// Addresses are allowed if IANA's registries list them as globally reachable; code.dny.dev/ssrf keeps that list. It
-// excludes loopback, private, shared (CGNAT), link-local, benchmarking, documentation, multicast, reserved and
-// unspecified addresses. It also excludes addresses with an IPv4 address inside (mapped, 6to4, Teredo, NAT64).
-package guard
+package web
 
 import (
 	"context"
@@ -27,8 +16,6 @@ import (
 
 	"code.dny.dev/ssrf"
 	"golang.org/x/net/idna"
-
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 )
 
 // MaxURL is the longest accepted URL of a webhook, in bytes.
@@ -44,9 +31,9 @@ var private = prefixes(
 	"::1/128", "fc00::/7",
 )
 
-// metadata are addresses, not link-local, where clouds hand out credentials: Azure, Alibaba Cloud, AWS and Google
+// cloudMetadata are addresses, not link-local, where clouds hand out credentials: Azure, Alibaba Cloud, AWS and Google
 // Cloud. The first counts as public, the others as private. An operator may allow a network that contains them.
-var metadata = prefixes("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128")
+var cloudMetadata = prefixes("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128")
 
 // nat64 is where an IPv6-only network maps the IPv4 addresses. An operator may allow it. Then an address in it is
 // allowed only if its IPv4 address is allowed.
@@ -60,13 +47,13 @@ func prefixes(cidrs ...string) []netip.Prefix {
 	return out
 }
 
-// Refusal says why a webhook may not be sent to a URL. It may be shown to the client, because it reveals nothing about
+// GuardRefusal says why a webhook may not be sent to a URL. It may be shown to the client, because it reveals nothing about
 // our network. A name without an address and a name with a private address get the same text.
-type Refusal struct{ Reason string }
+type GuardRefusal struct{ Reason string }
 
-func (r *Refusal) Error() string { return r.Reason }
+func (r *GuardRefusal) Error() string { return r.Reason }
 
-func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error { return &GuardRefusal{fmt.Sprintf(format, args...)} }
 
 // errAddress is the only answer about addresses.
 var errAddress = refuse("the host has no address that webhooks may be sent to; an operator can allow it with push.allow_private or push.allowed_networks")
@@ -88,8 +75,8 @@ func ParsePorts(s string) (Ports, error) {
 	return Ports{uint16(low), uint16(high)}, nil
 }
 
-// Options are an operator's rules. The zero value allows http and https to any port of a public address.
-type Options struct {
+// GuardOptions are an operator's rules. The zero value allows http and https to any port of a public address.
+type GuardOptions struct {
 	HTTPSOnly    bool
 	AllowPrivate bool           // also loopback, private and shared addresses
 	Networks     []netip.Prefix // allowed, unless Denied has the address
@@ -100,13 +87,13 @@ type Options struct {
 
 // Guard applies the rules. Its methods may be called from many goroutines.
 type Guard struct {
-	opt    Options
+	opt    GuardOptions
 	public *ssrf.Guardian
 	dialer net.Dialer
 }
 
-// New makes a guard.
-func New(o Options) *Guard {
+// NewGuard makes a guard.
+func NewGuard(o GuardOptions) *Guard {
 	var v4, v6 []netip.Prefix
 	allow := func(all []netip.Prefix) {
 		for _, p := range all {
@@ -126,8 +113,8 @@ func New(o Options) *Guard {
 	return g
 }
 
-// Target is a URL that webhooks may be sent to, as far as the URL tells.
-type Target struct {
+// GuardedTarget is a URL that webhooks may be sent to, as far as the URL tells.
+type GuardedTarget struct {
 	URL *url.URL // with its host in lower-case ASCII
 	// Host is the host and port, the same for all spellings of them: capitals, a dot at the end, Unicode, and leading
 	// zeros of the port make no difference. URLs with the same Host share a receiver.
@@ -138,7 +125,7 @@ type Target struct {
 //
 // Check resolves the name, for at most two seconds. If the resolver does not answer, the webhook may be set: each dial
 // checks again. With AllowPrivate almost every address is allowed, so only the dials check names.
-func (g *Guard) Check(ctx context.Context, raw string) (*Target, error) {
+func (g *Guard) Check(ctx context.Context, raw string) (*GuardedTarget, error) {
 	to, err := g.Parse(raw)
 	if err != nil || g.opt.AllowPrivate {
 		return to, err
@@ -167,7 +154,7 @@ func (g *Guard) Check(ctx context.Context, raw string) (*Target, error) {
 }
 
 // Parse makes the checks that need only the URL. The error is a *Refusal.
-func (g *Guard) Parse(raw string) (*Target, error) {
+func (g *Guard) Parse(raw string) (*GuardedTarget, error) {
 	if len(raw) > MaxURL {
 		return nil, refuse("the URL is longer than %d bytes", MaxURL)
 	}
@@ -195,7 +182,7 @@ func (g *Guard) Parse(raw string) (*Target, error) {
 		return nil, err
 	}
 	named := u.Port() != ""
-	u.RawQuery = outbound.EscapeQuery(u.RawQuery)
+	u.RawQuery = EscapeQuery(u.RawQuery)
 	u.Host = host
 	if strings.Contains(host, ":") {
 		u.Host = "[" + host + "]"
@@ -203,7 +190,7 @@ func (g *Guard) Parse(raw string) (*Target, error) {
 	if named {
 		u.Host += ":" + port
 	}
-	return &Target{URL: u, Host: net.JoinHostPort(strings.TrimSuffix(host, "."), port)}, nil
+	return &GuardedTarget{URL: u, Host: net.JoinHostPort(strings.TrimSuffix(host, "."), port)}, nil
 }
 
 // name is the form of names that we resolve. The rules for hosts do not allow underscores, but some hosts use them.
@@ -278,7 +265,7 @@ func (g *Guard) allowsPort(port uint16) bool {
 
 func (g *Guard) allows(ip netip.Addr) bool {
 	// A denied address stays denied inside an IPv6 address (mapped, NAT64).
-	if within(g.opt.Denied, ip) || within(g.opt.Denied, ip.Unmap()) || g.public.SafeAddr(ip) != nil || within(metadata, ip) && !within(g.opt.Networks, ip) {
+	if within(g.opt.Denied, ip) || within(g.opt.Denied, ip.Unmap()) || g.public.SafeAddr(ip) != nil || within(cloudMetadata, ip) && !within(g.opt.Networks, ip) {
 		return false
 	}
 	if nat64.Contains(ip) {

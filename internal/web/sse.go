@@ -1,5 +1,4 @@
-// Package sse writes server-sent events to clients that may be slow or dead.
-package sse
+package web
 
 import (
 	"bytes"
@@ -8,9 +7,9 @@ import (
 	"time"
 )
 
-// Writer writes one stream. It belongs to one goroutine. After an error it cannot write any more:
+// EventWriter writes one stream. It belongs to one goroutine. After an error it cannot write any more:
 // the client is gone, and resumes by the last id it saw.
-type Writer struct {
+type EventWriter struct {
 	to      transport
 	timeout time.Duration
 	buf     *[]byte // of buffers; nil while no event is waiting
@@ -34,12 +33,12 @@ type transport interface {
 	Flush() error
 }
 
-// Start sends the headers of a stream. The stream ends when its client reads nothing for longer
+// StartEvents sends the headers of a stream. The stream ends when its client reads nothing for longer
 // than timeout, so that a dead client holds nothing.
-func Start(w http.ResponseWriter, timeout time.Duration) *Writer {
+func StartEvents(w http.ResponseWriter, timeout time.Duration) *EventWriter {
 	announce(w.Header())
 	w.WriteHeader(http.StatusOK)
-	return &Writer{to: response{http.NewResponseController(w), w}, timeout: timeout}
+	return &EventWriter{to: response{http.NewResponseController(w), w}, timeout: timeout}
 }
 
 func announce(h http.Header) {
@@ -58,7 +57,7 @@ func (r response) Write(p []byte) (int, error) { return r.w.Write(p) }
 
 // Event adds an event to the next Flush. data is one document, in parts and without line breaks. An
 // empty id is left out. The caller must not change data before the Flush.
-func (s *Writer) Event(id []byte, data ...[]byte) {
+func (s *EventWriter) Event(id []byte, data ...[]byte) {
 	b := s.added()
 	if len(id) > 0 {
 		b = append(b, "id: "...)
@@ -93,13 +92,13 @@ func oneLine(document []byte) []byte {
 }
 
 // Name sets the name of the next event.
-func (s *Writer) Name(name string) {
+func (s *EventWriter) Name(name string) {
 	b := append(s.added(), "event: "...)
 	*s.buf = append(append(b, name...), '\n')
 }
 
 // KeepAlive adds a comment: clients ignore it, and proxies see activity.
-func (s *Writer) KeepAlive() { *s.buf = append(s.added(), ": keep-alive\n\n"...) }
+func (s *EventWriter) KeepAlive() { *s.buf = append(s.added(), ": keep-alive\n\n"...) }
 
 // buffers is a shared pool, so that a quiet stream holds no buffer.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -107,7 +106,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // maxPooled is the size in bytes above which a buffer does not return to the pool.
 const maxPooled = 256 << 10
 
-func (s *Writer) added() []byte {
+func (s *EventWriter) added() []byte {
 	if s.buf == nil {
 		s.buf = buffers.Get().(*[]byte)
 	}
@@ -121,7 +120,7 @@ const piece = 32 << 10
 // Flush sends the added events. Its deadline also covers what net/http writes after the handler
 // returns. Flush a stream that ends after a silence once more, even if nothing was added: otherwise
 // the end of the body exceeds the deadline. net/http clears the deadline before the next request.
-func (s *Writer) Flush() error {
+func (s *EventWriter) Flush() error {
 	s.extend()
 	if s.buf != nil {
 		b, large := s.buf, s.large
@@ -139,7 +138,7 @@ func (s *Writer) Flush() error {
 }
 
 // writeAll writes a buffer with its inserts.
-func (s *Writer) writeAll(b []byte, large []insert) error {
+func (s *EventWriter) writeAll(b []byte, large []insert) error {
 	written := 0
 	for _, l := range large {
 		if err := s.write(b[written:l.at]); err != nil {
@@ -153,7 +152,7 @@ func (s *Writer) writeAll(b []byte, large []insert) error {
 	return s.write(b[written:])
 }
 
-func (s *Writer) write(b []byte) error {
+func (s *EventWriter) write(b []byte) error {
 	for ; len(b) > 0; s.extend() {
 		n := min(len(b), piece)
 		if _, err := s.to.Write(b[:n]); err != nil {
@@ -164,10 +163,10 @@ func (s *Writer) write(b []byte) error {
 	return nil
 }
 
-func (s *Writer) extend() {
+func (s *EventWriter) extend() {
 	// Some ResponseWriters have no deadlines (tests). The stream works without.
 	_ = s.to.SetWriteDeadline(time.Now().Add(s.timeout))
 }
 
 // Full reports whether the stream should be flushed before it takes more.
-func (s *Writer) Full() bool { return s.buf != nil && (len(s.large) > 0 || len(*s.buf) >= piece) }
+func (s *EventWriter) Full() bool { return s.buf != nil && (len(s.large) > 0 || len(*s.buf) >= piece) }

@@ -1,4 +1,4 @@
-package sse
+package web
 
 import (
 	"bytes"
@@ -33,13 +33,13 @@ func NewStreams(timeout time.Duration) *Streams {
 
 // Serve begins a stream and calls run to write it, either at once or from another goroutine. run
 // must not use anything that is bound to the request. Its context ends when the client leaves.
-func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, out *Writer)) {
+func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, out *EventWriter)) {
 	// Count the stream before net/http stops counting the connection.
 	s.open.Add(1)
 	defer s.open.Done()
 	c := take(w, r)
 	if c == nil {
-		run(r.Context(), Start(w, s.timeout))
+		run(r.Context(), StartEvents(w, s.timeout))
 		return
 	}
 	ctx, cancel := context.WithCancel(s.base)
@@ -56,7 +56,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, run func(ctx con
 				_ = c.Close()
 			}
 		}()
-		run(ctx, &Writer{to: c, timeout: s.timeout})
+		run(ctx, &EventWriter{to: c, timeout: s.timeout})
 		c.end(s.timeout)
 	})
 }

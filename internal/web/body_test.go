@@ -1,4 +1,4 @@
-package body
+package web
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ func TestReserveNothing(t *testing.T) {
 	for reserves, least := range map[bool]int{true: 64 << 10, false: 0} {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("short"))
 		r.ContentLength = 64 << 10
-		content, fault := Limits{ReserveNothing: !reserves}.OrDefaults().Read(httptest.NewRecorder(), r, nil)
+		content, fault := BodyLimits{ReserveNothing: !reserves}.OrDefaults().Read(httptest.NewRecorder(), r, nil)
 		require.Nil(t, fault)
 		require.Equal(t, "short", string(content))
 		require.GreaterOrEqual(t, cap(content), least)
@@ -33,7 +33,7 @@ func TestAnswerToATooLongBodyArrives(t *testing.T) {
 	t.Parallel()
 	for _, framing := range []string{"Content-Length: 33554432\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2000000\r\n"} {
 		server := httptest.NewServer(ReadOn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, fault := Limits{Size: 1 << 20}.OrDefaults().Read(w, r, nil)
+			_, fault := BodyLimits{Size: 1 << 20}.OrDefaults().Read(w, r, nil)
 			w.WriteHeader(fault.Status)
 		})))
 		c, err := net.Dial("tcp", server.Listener.Addr().String())

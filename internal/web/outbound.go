@@ -1,6 +1,4 @@
-// Package outbound has what our HTTP clients share: they follow no redirects, and they read no more of an answer than
-// they need.
-package outbound
+package web
 
 import (
 	"context"

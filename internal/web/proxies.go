@@ -1,6 +1,4 @@
-// Package proxies finds the address of a client behind trusted proxies: in X-Forwarded-For, in Forwarded (RFC 7239), or in
-// the PROXY protocol. Limits by address and the audit log then concern the client, and not the proxy.
-package proxies
+package web
 
 import (
 	"net"
@@ -13,44 +11,44 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// Source says where proxies write the address of the client.
-type Source string
+// ProxySource says where proxies write the address of the client.
+type ProxySource string
 
 // The sources.
 const (
-	XForwardedFor Source = "x-forwarded-for"
-	Forwarded     Source = "forwarded"
-	PROXYProtocol Source = "proxy-protocol"
+	XForwardedFor ProxySource = "x-forwarded-for"
+	Forwarded     ProxySource = "forwarded"
+	PROXYProtocol ProxySource = "proxy-protocol"
 )
 
-// Trusted are proxies whose word about the address of a client counts. Nil trusts nobody.
-type Trusted struct {
+// TrustedProxies are proxies whose word about the address of a client counts. Nil trusts nobody.
+type TrustedProxies struct {
 	networks []netip.Prefix
-	source   Source
+	source   ProxySource
 }
 
-// New returns the proxies in the networks. Without networks it returns nil.
-func New(networks []netip.Prefix, source Source) *Trusted {
+// NewTrustedProxies returns the proxies in the networks. Without networks it returns nil.
+func NewTrustedProxies(networks []netip.Prefix, source ProxySource) *TrustedProxies {
 	if len(networks) == 0 {
 		return nil
 	}
-	return &Trusted{networks: networks, source: source}
+	return &TrustedProxies{networks: networks, source: source}
 }
 
 // Has reports whether an address, with or without a port, is that of a trusted proxy.
-func (t *Trusted) Has(address string) bool {
+func (t *TrustedProxies) Has(address string) bool {
 	at, ok := parse(address)
 	return ok && t.has(at.Addr())
 }
 
-func (t *Trusted) has(ip netip.Addr) bool {
+func (t *TrustedProxies) has(ip netip.Addr) bool {
 	return t != nil && slices.ContainsFunc(t.networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
 // Client returns the address of the client whose request came over a connection from peer. values returns the values of a
 // header. Each proxy appends the address of its own peer, so the last one that is not that of a trusted proxy counts: a
 // client can write only the ones before it. Without such an address, the result is the farthest known one.
-func (t *Trusted) Client(peer string, values func(header string) []string) string {
+func (t *TrustedProxies) Client(peer string, values func(header string) []string) string {
 	if t == nil || t.source == PROXYProtocol || !t.Has(peer) {
 		return peer
 	}
@@ -77,7 +75,7 @@ func (t *Trusted) Client(peer string, values func(header string) []string) strin
 
 // Handler gives requests the address of their client as RemoteAddr, and removes X-Forwarded-Proto from those that no trusted
 // proxy has sent.
-func (t *Trusted) Handler(next http.Handler) http.Handler {
+func (t *TrustedProxies) Handler(next http.Handler) http.Handler {
 	if t == nil {
 		return next
 	}
@@ -94,7 +92,7 @@ func (t *Trusted) Handler(next http.Handler) http.Handler {
 
 // Listener reads the headers of the PROXY protocol from trusted proxies, if that is the source; each header must arrive
 // within a time. Other peers that send one are cut off.
-func (t *Trusted) Listener(l net.Listener, within time.Duration) net.Listener {
+func (t *TrustedProxies) Listener(l net.Listener, within time.Duration) net.Listener {
 	if t == nil || t.source != PROXYProtocol {
 		return l
 	}

@@ -1,4 +1,4 @@
-package body
+package web
 
 import (
 	"io"

@@ -1,4 +1,4 @@
-package guard_test
+package web_test
 
 import (
 	"net"
@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/net/idna"
 
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // aton reads an address as inet_aton and old resolvers do.
@@ -56,7 +56,7 @@ func FuzzURL(f *testing.F) {
 	f.Add("https://public.example:8443/a?b=c")
 	f.Add("http://93.184.216.34/")
 	f.Add("https://[2606:2800:21f::1]:443/")
-	g := guard.New(guard.Options{})
+	g := web.NewGuard(web.GuardOptions{})
 	f.Fuzz(func(t *testing.T, raw string) {
 		to, err := g.Parse(raw)
 		if err != nil {

@@ -1,4 +1,4 @@
-package sse_test
+package web_test
 
 import (
 	"bufio"
@@ -20,16 +20,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
 	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	s := sse.Start(w, time.Second)
+	s := web.StartEvents(w, time.Second)
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
 	require.Equal(t, "no-cache", w.Header().Get("Cache-Control"))
@@ -46,7 +46,7 @@ func TestFrames(t *testing.T) {
 
 	// Some clients end a line at any line separator of Unicode.
 	w = httptest.NewRecorder()
-	s = sse.Start(w, time.Second)
+	s = web.StartEvents(w, time.Second)
 	s.Event(nil, []byte(`"a`+"\u2028 \u2029 \u0085 ”"+`"`))
 	require.NoError(t, s.Flush())
 	require.Equal(t, `data: "a\u2028 \u2029 \u0085 ”"`+"\n\n", w.Body.String())
@@ -54,7 +54,7 @@ func TestFrames(t *testing.T) {
 
 func TestFull(t *testing.T) {
 	t.Parallel()
-	s := sse.Start(httptest.NewRecorder(), time.Second)
+	s := web.StartEvents(httptest.NewRecorder(), time.Second)
 	chunk := []byte(strings.Repeat("x", 16<<10))
 	s.Event([]byte("1"), chunk)
 	require.False(t, s.Full())
@@ -71,7 +71,7 @@ func TestLargeEventsAreNotCopied(t *testing.T) {
 	t.Parallel()
 	document := bytes.Repeat([]byte("x"), 1<<20)
 	w := &recorder{ResponseRecorder: httptest.NewRecorder(), of: document}
-	s := sse.Start(w, time.Second)
+	s := web.StartEvents(w, time.Second)
 	s.KeepAlive()
 	s.Event([]byte("7"), []byte(`{"a":"`), document, []byte(`"}`))
 	s.Event([]byte("8"), document)
@@ -101,7 +101,7 @@ func (unwilling) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
 func TestWriterErrorIsReturned(t *testing.T) {
 	t.Parallel()
-	s := sse.Start(unwilling{httptest.NewRecorder()}, time.Second)
+	s := web.StartEvents(unwilling{httptest.NewRecorder()}, time.Second)
 	s.KeepAlive()
 	require.EqualError(t, s.Flush(), "gone")
 }
@@ -109,7 +109,7 @@ func TestWriterErrorIsReturned(t *testing.T) {
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serve answers every request with a stream. returned receives a value when a handler has returned.
-func serve(t *testing.T, g *sse.Streams, http2 bool, run func(context.Context, *sse.Writer)) (s *httptest.Server, returned chan struct{}) {
+func serve(t *testing.T, g *web.Streams, http2 bool, run func(context.Context, *web.EventWriter)) (s *httptest.Server, returned chan struct{}) {
 	t.Helper()
 	returned = make(chan struct{}, 1)
 	s = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +158,7 @@ func (w *slowly) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func TestWaitCountsBeginningStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := sse.NewStreams(time.Hour)
+		g := web.NewStreams(time.Hour)
 		client, server := net.Pipe()
 		waited, ran := make(chan struct{}), false
 		w := &slowly{ResponseWriter: httptest.NewRecorder(), conn: server, hijacked: func() {
@@ -174,7 +174,7 @@ func TestWaitCountsBeginningStream(t *testing.T) {
 			}
 		}}
 		go func() { _, _ = io.Copy(io.Discard, client) }()
-		g.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, *sse.Writer) { ran = true })
+		g.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, *web.EventWriter) { ran = true })
 		<-waited
 		require.True(t, ran)
 		_ = client.Close()
@@ -184,8 +184,8 @@ func TestWaitCountsBeginningStream(t *testing.T) {
 // A panic in a stream is outside the recovery of net/http handlers.
 func TestPanicEndsOnlyItsStream(t *testing.T) {
 	t.Parallel()
-	g := sse.NewStreams(time.Hour)
-	s, returned := serve(t, g, false, func(_ context.Context, out *sse.Writer) {
+	g := web.NewStreams(time.Hour)
+	s, returned := serve(t, g, false, func(_ context.Context, out *web.EventWriter) {
 		out.Event([]byte("1"), []byte("{}"))
 		_ = out.Flush()
 		panic("oops")
@@ -203,9 +203,9 @@ func TestPanicEndsOnlyItsStream(t *testing.T) {
 // A client has nothing to send after its request. The server ignores some bytes, and drops a client that sends more.
 func TestClientThatKeepsSendingIsDropped(t *testing.T) {
 	t.Parallel()
-	g := sse.NewStreams(time.Hour)
+	g := web.NewStreams(time.Hour)
 	left := make(chan struct{})
-	s, _ := serve(t, g, false, func(ctx context.Context, out *sse.Writer) {
+	s, _ := serve(t, g, false, func(ctx context.Context, out *web.EventWriter) {
 		_ = out.Flush()
 		<-ctx.Done()
 		close(left)
@@ -224,20 +224,20 @@ func TestClientThatKeepsSendingIsDropped(t *testing.T) {
 const timeout = 10 * time.Second
 
 // both runs a test in a bubble: of a stream that its handler writes, and of one that outlives its handler.
-func both(t *testing.T, test func(t *testing.T, serve func(run func(*sse.Writer)) *httptest.Server)) {
+func both(t *testing.T, test func(t *testing.T, serve func(run func(*web.EventWriter)) *httptest.Server)) {
 	t.Helper()
 	for _, outlives := range []bool{false, true} {
 		t.Run(fmt.Sprintf("outlives its handler: %v", outlives), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				g := sse.NewStreams(timeout)
-				test(t, func(run func(*sse.Writer)) *httptest.Server {
+				g := web.NewStreams(timeout)
+				test(t, func(run func(*web.EventWriter)) *httptest.Server {
 					return rpctest.Piped(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						w.Header().Set("X-Set-Before", "kept")
 						if outlives {
-							g.Serve(w, r, func(_ context.Context, out *sse.Writer) { run(out) })
+							g.Serve(w, r, func(_ context.Context, out *web.EventWriter) { run(out) })
 						} else {
-							run(sse.Start(w, timeout))
+							run(web.StartEvents(w, timeout))
 						}
 					}))
 				})
@@ -250,9 +250,9 @@ func both(t *testing.T, test func(t *testing.T, serve func(run func(*sse.Writer)
 // Each flush reaches the client by itself. The stream ends cleanly even long after the deadline of the last write.
 func TestFlushReachesTheClient(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, serve func(func(*sse.Writer)) *httptest.Server) {
+	both(t, func(t *testing.T, serve func(func(*web.EventWriter)) *httptest.Server) {
 		next := make(chan struct{})
-		s := serve(func(out *sse.Writer) {
+		s := serve(func(out *web.EventWriter) {
 			_ = out.Flush()
 			<-next
 			out.Event([]byte("1"), []byte("{}"))
@@ -285,11 +285,11 @@ func TestFlushReachesTheClient(t *testing.T) {
 // would read it as part of the event.
 func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, serve func(func(*sse.Writer)) *httptest.Server) {
+	both(t, func(t *testing.T, serve func(func(*web.EventWriter)) *httptest.Server) {
 		event := strings.Repeat("x", 128<<10)
 		flushed := make(chan error, 1)
 		began := time.Now()
-		s := serve(func(out *sse.Writer) {
+		s := serve(func(out *web.EventWriter) {
 			out.Event([]byte("1"), []byte(event))
 			flushed <- out.Flush()
 		})
@@ -306,10 +306,10 @@ func TestClientThatReadsNothing(t *testing.T) {
 // A slow client gets an event that is larger than what it reads within the timeout.
 func TestSlowClientGetsLargeEvent(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, serve func(func(*sse.Writer)) *httptest.Server) {
+	both(t, func(t *testing.T, serve func(func(*web.EventWriter)) *httptest.Server) {
 		const size = 1 << 20
 		flushed := make(chan error, 1)
-		s := serve(func(out *sse.Writer) {
+		s := serve(func(out *web.EventWriter) {
 			out.Event([]byte("1"), []byte(strings.Repeat("x", size)))
 			flushed <- out.Flush()
 		})
@@ -344,7 +344,7 @@ func TestSendBufferIsSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		buffer := make(chan int, 1)
 		s := rpctest.Piped(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			sse.NewStreams(timeout).Serve(w, r, func(context.Context, *sse.Writer) {})
+			web.NewStreams(timeout).Serve(w, r, func(context.Context, *web.EventWriter) {})
 		}))
 		s.Listener.(*nettest.Listener).Accepted = func(c net.Conn) net.Conn { return sized{c, buffer} }
 		_, err := io.ReadAll(get(t, s).Body) //nolint:bodyclose // by get
@@ -357,9 +357,9 @@ func TestSendBufferIsSmall(t *testing.T) {
 // HTTP/2 has no connection to hijack: the handler writes the stream.
 func TestStreamOverHTTP2(t *testing.T) {
 	t.Parallel()
-	g := sse.NewStreams(time.Hour)
+	g := web.NewStreams(time.Hour)
 	next := make(chan struct{})
-	s, returned := serve(t, g, true, func(_ context.Context, out *sse.Writer) {
+	s, returned := serve(t, g, true, func(_ context.Context, out *web.EventWriter) {
 		_ = out.Flush()
 		<-next
 		out.Event([]byte("1"), []byte("{}"))
@@ -378,7 +378,7 @@ func TestStreamOverHTTP2(t *testing.T) {
 // HTTP/1.0 has no chunked encoding: the end of the connection ends the body.
 func TestStreamOverHTTP10(t *testing.T) {
 	t.Parallel()
-	s, _ := serve(t, sse.NewStreams(time.Hour), false, func(_ context.Context, out *sse.Writer) {
+	s, _ := serve(t, web.NewStreams(time.Hour), false, func(_ context.Context, out *web.EventWriter) {
 		out.Event([]byte("1"), []byte("{}"))
 		_ = out.Flush()
 	})
@@ -393,7 +393,7 @@ func TestLeavingClientEndsContext(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
 		left := make(chan struct{})
-		s, _ := serve(t, sse.NewStreams(time.Hour), http2, func(ctx context.Context, out *sse.Writer) {
+		s, _ := serve(t, web.NewStreams(time.Hour), http2, func(ctx context.Context, out *web.EventWriter) {
 			_ = out.Flush()
 			<-ctx.Done()
 			close(left)
@@ -407,7 +407,7 @@ func TestLeavingClientEndsContext(t *testing.T) {
 func TestClientThatSendsMoreGetsWholeStream(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
-	s, _ := serve(t, sse.NewStreams(time.Hour), false, func(ctx context.Context, out *sse.Writer) {
+	s, _ := serve(t, web.NewStreams(time.Hour), false, func(ctx context.Context, out *web.EventWriter) {
 		_ = out.Flush()
 		<-next
 		if ctx.Err() == nil {
@@ -433,9 +433,9 @@ func TestClientThatSendsMoreGetsWholeStream(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	t.Parallel()
-	g := sse.NewStreams(time.Hour)
+	g := web.NewStreams(time.Hour)
 	ended := make(chan struct{})
-	s, returned := serve(t, g, false, func(ctx context.Context, out *sse.Writer) {
+	s, returned := serve(t, g, false, func(ctx context.Context, out *web.EventWriter) {
 		_ = out.Flush()
 		<-ctx.Done()
 		close(ended)

@@ -1,4 +1,4 @@
-package guard_test
+package web_test
 
 import (
 	"context"
@@ -14,13 +14,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // zone is a DNS server on a loopback address.
 type zone struct {
@@ -226,13 +223,13 @@ func init() {
 	)
 	add("webhooks may not be sent to port 22", "http://public.example:22/")
 	add("webhooks may not be sent to port 25", "http://public.example:25/")
-	add("the URL is longer than 2048 bytes", "https://public.example/"+strings.Repeat("a", guard.MaxURL))
+	add("the URL is longer than 2048 bytes", "https://public.example/"+strings.Repeat("a", web.MaxURL))
 }
 
-func ports(t *testing.T, texts ...string) (out []guard.Ports) {
+func ports(t *testing.T, texts ...string) (out []web.Ports) {
 	t.Helper()
 	for _, s := range texts {
-		p, err := guard.ParsePorts(s)
+		p, err := web.ParsePorts(s)
 		require.NoError(t, err)
 		out = append(out, p)
 	}
@@ -242,12 +239,12 @@ func ports(t *testing.T, texts ...string) (out []guard.Ports) {
 func TestAttacksAreRefused(t *testing.T) {
 	t.Parallel()
 	require.GreaterOrEqual(t, len(attacks), 60)
-	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
+	g := web.NewGuard(web.GuardOptions{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
 	for url, words := range attacks {
 		t.Run(strconv.Quote(url[:min(len(url), 60)]), func(t *testing.T) {
 			t.Parallel()
 			_, err := g.Check(t.Context(), url)
-			var refusal *guard.Refusal
+			var refusal *web.GuardRefusal
 			require.ErrorAs(t, err, &refusal)
 			require.Equal(t, words, refusal.Reason)
 		})
@@ -257,7 +254,7 @@ func TestAttacksAreRefused(t *testing.T) {
 // A webhook may have been set under other rules. The dialer alone must refuse its address.
 func TestNoAttackIsDialed(t *testing.T) {
 	t.Parallel()
-	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
+	g := web.NewGuard(web.GuardOptions{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
 	client := &http.Client{Transport: &http.Transport{DialContext: g.DialContext, DisableKeepAlives: true}}
 	tried := 0
 	for url, words := range attacks {
@@ -275,7 +272,7 @@ func TestNoAttackIsDialed(t *testing.T) {
 			response, err := client.Do(request) //nolint:bodyclose // there is no body
 			require.Error(t, err)
 			require.Nil(t, response)
-			var refusal *guard.Refusal
+			var refusal *web.GuardRefusal
 			var unresolved *net.DNSError
 			require.True(t, errors.As(err, &refusal) || errors.As(err, &unresolved), "%v", err)
 		})
@@ -285,7 +282,7 @@ func TestNoAttackIsDialed(t *testing.T) {
 
 func TestOrdinaryURLsAreAccepted(t *testing.T) {
 	t.Parallel()
-	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
+	g := web.NewGuard(web.GuardOptions{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
 	for url, want := range map[string][2]string{
 		"https://public.example/hook":                         {"https://public.example/hook", "public.example:443"},
 		"https://public.example/x?a HTTP/1.1&q=ä\"":           {"https://public.example/x?a%20HTTP/1.1&q=%C3%A4%22", "public.example:443"},
@@ -315,7 +312,7 @@ func TestOrdinaryURLsAreAccepted(t *testing.T) {
 func TestOnlyTheDialChecksANameWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	z := serveZone(t, names())
-	g := guard.New(guard.Options{Resolver: z.Resolver})
+	g := web.NewGuard(web.GuardOptions{Resolver: z.Resolver})
 	z.silent.Store(true)
 	_, err := g.Check(t.Context(), "https://loopback.example/")
 	require.NoError(t, err)
@@ -327,30 +324,30 @@ func TestOnlyTheDialChecksANameWithoutAnAnswer(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	z := serveZone(t, names())
-	check := func(url string, o guard.Options) error {
+	check := func(url string, o web.GuardOptions) error {
 		o.Resolver = z.Resolver
-		_, err := guard.New(o).Check(t.Context(), url)
+		_, err := web.NewGuard(o).Check(t.Context(), url)
 		return err
 	}
-	require.NoError(t, check("http://public.example/", guard.Options{}))
-	require.EqualError(t, check("http://public.example/", guard.Options{HTTPSOnly: true}), "the URL must begin with https://")
-	require.NoError(t, check("http://public.example:22/", guard.Options{}))
-	require.EqualError(t, check("http://public.example/", guard.Options{Ports: ports(t, "443")}), "webhooks may not be sent to port 80")
-	require.NoError(t, check("https://public.example/", guard.Options{Ports: ports(t, "443")}))
+	require.NoError(t, check("http://public.example/", web.GuardOptions{}))
+	require.EqualError(t, check("http://public.example/", web.GuardOptions{HTTPSOnly: true}), "the URL must begin with https://")
+	require.NoError(t, check("http://public.example:22/", web.GuardOptions{}))
+	require.EqualError(t, check("http://public.example/", web.GuardOptions{Ports: ports(t, "443")}), "webhooks may not be sent to port 80")
+	require.NoError(t, check("https://public.example/", web.GuardOptions{Ports: ports(t, "443")}))
 
-	lan := guard.Options{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}}
+	lan := web.GuardOptions{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}}
 	require.NoError(t, check("http://10.1.2.3/", lan))
 	require.NoError(t, check("https://ten.example/", lan))
 	require.NoError(t, check("https://ula.example/", lan))
 	require.EqualError(t, check("http://10.2.0.1/", lan), noAddress)
 	require.EqualError(t, check("http://[::ffff:10.1.2.3]/", lan), noAddress)
 
-	translated := guard.Options{Networks: []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96")}}
+	translated := web.GuardOptions{Networks: []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96")}}
 	require.NoError(t, check("http://[64:ff9b::93.184.216.34]/", translated))
 	require.EqualError(t, check("http://[64:ff9b::10.0.0.1]/", translated), noAddress)
 
 	// An internal network may have global addresses.
-	for _, o := range []guard.Options{
+	for _, o := range []web.GuardOptions{
 		{}, {AllowPrivate: true}, {Networks: []netip.Prefix{netip.MustParsePrefix("93.0.0.0/8"), netip.MustParsePrefix("64:ff9b::/96")}},
 	} {
 		o.Denied = []netip.Prefix{netip.MustParsePrefix("93.184.216.0/24"), netip.MustParsePrefix("2606:2800::/32"), netip.MustParsePrefix("10.9.0.0/16")}
@@ -359,16 +356,16 @@ func TestRules(t *testing.T) {
 		} {
 			require.EqualError(t, check(url, o), noAddress, url)
 		}
-		client := &http.Client{Transport: &http.Transport{DialContext: guard.New(o).DialContext, DisableKeepAlives: true}}
+		client := &http.Client{Transport: &http.Transport{DialContext: web.NewGuard(o).DialContext, DisableKeepAlives: true}}
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://93.184.216.34:9/", http.NoBody)
 		require.NoError(t, err)
 		_, err = client.Do(request) //nolint:bodyclose // there is no body
-		var refusal *guard.Refusal
+		var refusal *web.GuardRefusal
 		require.ErrorAs(t, err, &refusal, "the dialer checks it, too")
 	}
 
 	asked := z.asked.Load()
-	own := guard.Options{AllowPrivate: true}
+	own := web.GuardOptions{AllowPrivate: true}
 	for _, url := range []string{
 		"http://127.0.0.1:1/", "http://[::1]/", "http://192.168.1.1/", "http://[fd00::1]/", "http://100.64.0.1/",
 		"http://localhost/", "http://nowhere.example/", "http://public.example/",
@@ -382,15 +379,15 @@ func TestRules(t *testing.T) {
 	} {
 		require.EqualError(t, check(url, own), noAddress, url)
 	}
-	require.NoError(t, check("http://100.100.100.200/", guard.Options{Networks: []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10")}}))
+	require.NoError(t, check("http://100.100.100.200/", web.GuardOptions{Networks: []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10")}}))
 	require.EqualError(t, check("http://2130706433/", own), unusual)
 }
 
 func TestParsePorts(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []guard.Ports{{First: 443, Last: 443}, {First: 1024, Last: 65535}}, ports(t, "443", "1024-65535"))
+	require.Equal(t, []web.Ports{{First: 443, Last: 443}, {First: 1024, Last: 65535}}, ports(t, "443", "1024-65535"))
 	for _, s := range []string{"", "0", "65536", "-", "1-", "-1", "9-8", "http", "1-2-3", " 1", "0-9"} {
-		_, err := guard.ParsePorts(s)
+		_, err := web.ParsePorts(s)
 		require.Error(t, err, s)
 	}
 }
@@ -427,7 +424,7 @@ func TestRebinding(t *testing.T) {
 		"late.example":   {{"127.0.0.2"}, {"127.0.0.2"}, {"127.0.0.3"}},
 		"both.example":   {{"127.0.0.3", "127.0.0.2"}},
 	})
-	g := guard.New(guard.Options{Resolver: z.Resolver, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	g := web.NewGuard(web.GuardOptions{Resolver: z.Resolver, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
 	post := func(host string) error {
 		client := &http.Client{Transport: &http.Transport{DialContext: g.DialContext, DisableKeepAlives: true}}
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+host+":"+port, http.NoBody)
@@ -438,7 +435,7 @@ func TestRebinding(t *testing.T) {
 		}
 		return err
 	}
-	var refusal *guard.Refusal
+	var refusal *web.GuardRefusal
 
 	_, err := g.Check(t.Context(), "http://rebind.example:"+port)
 	require.NoError(t, err)

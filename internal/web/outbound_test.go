@@ -1,4 +1,4 @@
-package outbound_test
+package web_test
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -34,14 +34,14 @@ func TestRetryAfter(t *testing.T) {
 		now.Add(9 * time.Hour).Format(http.TimeFormat):     time.Hour,
 		now.Add(time.Minute).Format(time.RFC850):           time.Minute,
 	} {
-		require.Equal(t, want, outbound.RetryAfter(value, now, time.Hour), value)
+		require.Equal(t, want, web.RetryAfter(value, now, time.Hour), value)
 	}
 }
 
 func TestExcerptIsOneShortLine(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "a b é", outbound.Excerpt([]byte(" a\r\n\x1b\tb\xff é ")))
-	require.Len(t, outbound.Excerpt([]byte(strings.Repeat("a", 10_000))), outbound.ExcerptBytes)
+	require.Equal(t, "a b é", web.Excerpt([]byte(" a\r\n\x1b\tb\xff é ")))
+	require.Len(t, web.Excerpt([]byte(strings.Repeat("a", 10_000))), web.ExcerptBytes)
 }
 
 // endless is a body that never ends.
@@ -62,18 +62,18 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestReadExcerptCutsOffEndlessBody(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	require.Equal(t, strings.Repeat("x", 101), outbound.ReadExcerpt(&http.Response{StatusCode: 500, Body: io.NopCloser(&endless{ctx: ctx})}, cancel))
+	require.Equal(t, strings.Repeat("x", 101), web.ReadExcerpt(&http.Response{StatusCode: 500, Body: io.NopCloser(&endless{ctx: ctx})}, cancel))
 	require.Error(t, ctx.Err())
 
 	switched := &http.Response{StatusCode: 101, Body: io.NopCloser(&endless{ctx: t.Context()})}
-	require.Empty(t, outbound.ReadExcerpt(switched, func() {}), "a read ends when the connection does")
+	require.Empty(t, web.ReadExcerpt(switched, func() {}), "a read ends when the connection does")
 
 	ctx, cancel = context.WithCancel(t.Context())
-	outbound.Drain(&endless{ctx: ctx}, cancel)
+	web.Drain(&endless{ctx: ctx}, cancel)
 	require.Error(t, ctx.Err())
 
 	huge := &io.LimitedReader{R: zeros{}, N: 10 << 20}
-	outbound.Drain(huge, func() {})
+	web.Drain(huge, func() {})
 	require.Greater(t, huge.N, int64(9<<20), "the rest is not read")
 }
 
@@ -94,7 +94,7 @@ func TestURLsAreChecked(t *testing.T) {
 		"https://host.example/?q=ä s3cret": "url has a query with characters that must be escaped, such as %20 for a space",
 	} {
 		got := ""
-		u := outbound.CheckURL("url", value, func(option, format string, args ...any) { got = option + " " + fmt.Sprintf(format, args...) })
+		u := web.CheckURL("url", value, func(option, format string, args ...any) { got = option + " " + fmt.Sprintf(format, args...) })
 		require.Equal(t, want, got, value)
 		require.Equal(t, want == "url is not a URL", u == nil, value)
 	}
@@ -103,7 +103,7 @@ func TestURLsAreChecked(t *testing.T) {
 func TestHeadersAreChecked(t *testing.T) {
 	t.Parallel()
 	var got []string
-	outbound.CheckHeaders(map[string]string{
+	web.CheckHeaders(map[string]string{
 		"Authorization": "Bearer s3cret", "content-type": "s3cret", "X-Ours": "s3cret", "x-value": "s3cret\n", "a b": "s3cret",
 	}, func(name string) bool { return name == "X-Ours" }, func(option, format string, args ...any) {
 		got = append(got, option+" "+fmt.Sprintf(format, args...))
@@ -126,7 +126,7 @@ func TestCredentialsComeFromFiles(t *testing.T) {
 		"s3cret\x00nother": " has more than a credential; write it on one line",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		got, err := outbound.Credential(t.Context(), secret.File(file))
+		got, err := web.Credential(t.Context(), secret.File(file))
 		if want == "" {
 			require.NoError(t, err)
 			require.Equal(t, "s3cret", got)
@@ -134,25 +134,25 @@ func TestCredentialsComeFromFiles(t *testing.T) {
 		}
 		require.EqualError(t, err, file+want)
 	}
-	_, err := outbound.Credential(t.Context(), secret.File(file+"-missing"))
+	_, err := web.Credential(t.Context(), secret.File(file+"-missing"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestSecretsAreRemoved(t *testing.T) {
 	t.Parallel()
-	redact := outbound.Redactor(map[string]string{"Authorization": "Bearer token-1", "X-Short": "abc"},
+	redact := web.Redactor(map[string]string{"Authorization": "Bearer token-1", "X-Short": "abc"},
 		[]string{"https://user:password@host/?key=key-1%2F2", "%"}, "token-1-and-more", "")
 	require.Equal(t, "[redacted], [redacted], [redacted], [redacted], [redacted], abc, [redacted], Basic [redacted]",
 		redact("Bearer token-1, token-1, password, key=key-1%2F2, key-1/2, abc, token-1-and-more, Basic dXNlcjpwYXNzd29yZA=="))
 	require.Equal(t, "[redacted]… and passwor, [redacted]", redact("passwo… and passwor, key=key-1"), "of a text that was cut")
-	require.Equal(t, "text", outbound.Redactor(nil, nil)("text"))
+	require.Equal(t, "text", web.Redactor(nil, nil)("text"))
 }
 
 func TestRequestsHaveAClass(t *testing.T) {
 	t.Parallel()
-	statuses := map[int]outbound.Class{
-		200: outbound.OK, 202: outbound.OK, 302: outbound.Redirected, 404: outbound.Refused, 429: outbound.Overloaded, 503: outbound.Overloaded,
-		529: outbound.Overloaded, 500: outbound.Failed, 502: outbound.Gateway, 504: outbound.Gateway,
+	statuses := map[int]web.Class{
+		200: web.OK, 202: web.OK, 302: web.Redirected, 404: web.Refused, 429: web.Overloaded, 503: web.Overloaded,
+		529: web.Overloaded, 500: web.Failed, 502: web.Gateway, 504: web.Gateway,
 	}
 	giveUp := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -175,9 +175,9 @@ func TestRequestsHaveAClass(t *testing.T) {
 	t.Cleanup(server.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-giveUp; cancel() }()
-	class := func(ctx context.Context, url string, header time.Duration) outbound.Class {
-		var told []outbound.Class
-		client := outbound.ToAgents(time.Hour, header, func(class outbound.Class, took time.Duration) {
+	class := func(ctx context.Context, url string, header time.Duration) web.Class {
+		var told []web.Class
+		client := web.ToAgents(time.Hour, header, func(class web.Class, took time.Duration) {
 			require.Positive(t, took)
 			told = append(told, class)
 		})
@@ -193,10 +193,10 @@ func TestRequestsHaveAClass(t *testing.T) {
 	for code, want := range statuses {
 		require.Equal(t, want, class(t.Context(), fmt.Sprintf("%s/%d", server.URL, code), time.Hour), code)
 	}
-	require.Equal(t, outbound.Canceled, class(ctx, server.URL+"/given-up", time.Hour))
-	require.Equal(t, outbound.Broken, class(t.Context(), server.URL+"/cut", time.Hour))
-	require.Equal(t, outbound.Unreachable, class(t.Context(), "http://127.0.0.1:1", time.Hour), "nobody is there")
-	require.Equal(t, outbound.TimedOut, class(t.Context(), server.URL+"/silent", 50*time.Millisecond))
+	require.Equal(t, web.Canceled, class(ctx, server.URL+"/given-up", time.Hour))
+	require.Equal(t, web.Broken, class(t.Context(), server.URL+"/cut", time.Hour))
+	require.Equal(t, web.Unreachable, class(t.Context(), "http://127.0.0.1:1", time.Hour), "nobody is there")
+	require.Equal(t, web.TimedOut, class(t.Context(), server.URL+"/silent", 50*time.Millisecond))
 }
 
 // A deadline that passes before the request was sent finds the receiver away, as a refused connection does.
@@ -209,17 +209,17 @@ func TestFailuresHaveAClass(t *testing.T) {
 		ctx  context.Context //nolint:containedctx // a case
 		err  error
 		sent bool
-		want outbound.Class
+		want web.Class
 	}{
-		{late{t.Context()}, context.DeadlineExceeded, false, outbound.Unreachable},
-		{late{t.Context()}, context.DeadlineExceeded, true, outbound.TimedOut},
-		{t.Context(), os.ErrDeadlineExceeded, true, outbound.TimedOut},
-		{t.Context(), broken, true, outbound.Broken},
-		{t.Context(), broken, false, outbound.Unreachable},
-		{canceled, broken, false, outbound.Canceled},
-		{canceled, broken, true, outbound.Canceled},
+		{late{t.Context()}, context.DeadlineExceeded, false, web.Unreachable},
+		{late{t.Context()}, context.DeadlineExceeded, true, web.TimedOut},
+		{t.Context(), os.ErrDeadlineExceeded, true, web.TimedOut},
+		{t.Context(), broken, true, web.Broken},
+		{t.Context(), broken, false, web.Unreachable},
+		{canceled, broken, false, web.Canceled},
+		{canceled, broken, true, web.Canceled},
 	} {
-		require.Equal(t, c.want, outbound.FailureClass(c.ctx, c.err, c.sent), "%v %v", c.err, c.sent)
+		require.Equal(t, c.want, web.FailureClass(c.ctx, c.err, c.sent), "%v %v", c.err, c.sent)
 	}
 }
 
