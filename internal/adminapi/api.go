@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -108,7 +108,7 @@ type Options struct {
 	Talk    *Talk
 	Version string
 	Worker  func() task.ID // the id of this process; zero while it has none
-	Memory  *memory.Budgets
+	Memory  *limit.Budgets
 	// KeySet returns the keys with which clients verify cards. Unsigned says why cards have no signature; "": they have one.
 	KeySet   func() []byte
 	Unsigned string
@@ -323,7 +323,7 @@ func (a *API) handle(r *route, w http.ResponseWriter, req *http.Request, who *Ad
 		defer cancel()
 		account := a.o.Memory.Open("operator")
 		defer account.Close()
-		ctx = memory.With(ctx, account)
+		ctx = limit.WithAccount(ctx, account)
 	}
 	q, err := parseQuery(req.URL.RawQuery)
 	if err != nil {

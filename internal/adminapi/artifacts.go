@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -188,7 +188,7 @@ func (a *API) walk(ctx context.Context, op *store.Operator, t *store.AdminTask, 
 	page := func() (more bool, err error) {
 		account := a.o.Memory.Open("operator")
 		defer account.Close()
-		evs, more, err := op.Chunks(memory.With(ctx, account), t, found, after)
+		evs, more, err := op.Chunks(limit.WithAccount(ctx, account), t, found, after)
 		if err != nil {
 			return false, err
 		}

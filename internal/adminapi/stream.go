@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -56,7 +56,7 @@ func (x *exchange) resume() (id int64, given bool) {
 // stream is a stream that is open.
 type stream struct {
 	*web.EventWriter
-	memory *memory.Budgets
+	memory *limit.Budgets
 	ctx    context.Context //nolint:containedctx // ends when the client leaves or the server stops
 }
 
@@ -304,7 +304,7 @@ func (s *stream) pages(op *store.Operator, t *store.AdminTask, after *task.Seq, 
 func (s *stream) page(op *store.Operator, t *store.AdminTask, after *task.Seq, codec dialect.Codec) (more bool, err error) {
 	account := s.memory.Open("operator")
 	defer account.Close()
-	evs, more, err := op.Log(memory.With(s.ctx, account), t, *after, false, streamPage)
+	evs, more, err := op.Log(limit.WithAccount(s.ctx, account), t, *after, false, streamPage)
 	if err != nil {
 		return false, err
 	}

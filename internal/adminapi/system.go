@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -74,7 +74,7 @@ func (a *API) limits(x *exchange) error {
 		return err
 	}
 	view := limitsUse{Streams: a.streams.Taken(), MaxStreams: a.o.Streams, Memory: []memoryUse{}, Agents: []agentUse{}}
-	a.o.Memory.Each(func(name string, of *memory.Budget) {
+	a.o.Memory.Each(func(name string, of *limit.Budget) {
 		now := of.Stat()
 		view.Memory = append(view.Memory, memoryUse{name, now.Used, now.Size, now.Refused})
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/console"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	dialects "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
@@ -120,7 +120,7 @@ type env struct {
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
 	figures  *figures
-	memory   *memory.Budgets
+	memory   *limit.Budgets
 	tracer   *tracing.Tracer // nil: no traces
 
 	outages *outages

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 )
 
@@ -21,23 +21,23 @@ const (
 
 // budgets sets the memory limit of the process and divides the bytes in flight. The first server of a process gives a small
 // heap room until that ends.
-func budgets(process context.Context, first bool, cfg *config.Config, registry prometheus.Registerer, log *slog.Logger) *memory.Budgets {
+func budgets(process context.Context, first bool, cfg *config.Config, registry prometheus.Registerer, log *slog.Logger) *limit.Budgets {
 	share := int64(runtimeShare)
 	if cfg.DatabaseURL == "" {
 		share = besideShare
 	}
-	limit := memory.Find(int64(cfg.Limits.Memory), share)
+	memory := limit.FindMemory(int64(cfg.Limits.Memory), share)
 	if first {
-		limit.Room(process)
+		memory.Room(process)
 	}
-	inFlight := cmp.Or(int64(cfg.Limits.BytesInFlight), memory.Share(limit.Bytes))
-	log.Info("memory limit", "bytes", limit.Bytes, "source", limit.Source, "runtime_bytes", limit.Runtime, "bytes_in_flight", inFlight)
-	b := memory.New(inFlight)
+	inFlight := cmp.Or(int64(cfg.Limits.BytesInFlight), limit.MemoryShare(memory.Bytes))
+	log.Info("memory limit", "bytes", memory.Bytes, "source", memory.Source, "runtime_bytes", memory.Runtime, "bytes_in_flight", inFlight)
+	b := limit.NewBudgets(inFlight)
 	if n := int64(cfg.Limits.EndedTasks); n > 0 {
-		b.Ended, b.Replays = memory.NewBudget(n/2), memory.NewBudget(n/2)
+		b.Ended, b.Replays = limit.NewBudget(n/2), limit.NewBudget(n/2)
 	}
-	telemetry.RegisterMemory(registry, limit.Bytes, func(visit func(string, memory.Stat)) {
-		b.Each(func(name string, of *memory.Budget) { visit(name, of.Stat()) })
+	telemetry.RegisterMemory(registry, memory.Bytes, func(visit func(string, limit.BudgetStat)) {
+		b.Each(func(name string, of *limit.Budget) { visit(name, of.Stat()) })
 	})
 	return b
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
@@ -98,7 +98,7 @@ func (v *View) deliverAgain(ctx context.Context, r *SendRequest, agent Agent, su
 	for range 5 {
 		s, err := v.deliverOnce(ctx, r, agent, subscribe)
 		if err == nil {
-			memory.Of(ctx).Stored() // the message is committed, by this request or an earlier one
+			limit.AccountOf(ctx).Stored() // the message is committed, by this request or an earlier one
 		}
 		if !errors.Is(err, errGone) {
 			return s, err

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -50,9 +50,9 @@ type Options struct {
 	RingBytes    int           // and their maximum size in memory, in bytes; default 1 MiB
 	RingTotal    int64         // the same over all topics; beyond it large topics keep no events. Default 256 MiB
 	// Memory bounds what subscribers read from the table at a time. Nil: no bound.
-	Memory *memory.Budget
+	Memory *limit.Budget
 	// Ended bounds the pages of ended tasks that are kept for further readers. Nil: none is kept.
-	Ended    *memory.Budget
+	Ended    *limit.Budget
 	Observer Observer
 	Log      *slog.Logger
 }

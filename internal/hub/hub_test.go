@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -359,7 +359,7 @@ func TestSlowSubscriberRereads(t *testing.T) {
 // When all topics together have too many events, a large one keeps none: its subscribers read the table, within the budget.
 func TestTopicsShareTheirMemory(t *testing.T) {
 	t.Parallel()
-	budget := memory.NewBudget(16 << 20)
+	budget := limit.NewBudget(16 << 20)
 	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never, RingTotal: 1, Memory: budget})
 	u := r.run()
 	sub := r.hub.Subscribe(u.h)
@@ -493,7 +493,7 @@ func TestStreamsShareALargeEvent(t *testing.T) {
 	for name, ring := range map[string]int{"from the ring": 4 << 20, "from the table": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			budget := memory.NewBudget(16 << 20)
+			budget := limit.NewBudget(16 << 20)
 			r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never, Memory: budget, RingBytes: ring})
 			u := r.run()
 			subs := make([]*hub.Subscription, 100)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -15,7 +15,7 @@ const (
 
 // replays has pages of the logs of ended tasks, with their encodings, for further readers. A reader gets a page only after
 // Options.Unchanged has asked the database. A nil replays has none.
-type replays = memory.Kept[place, *replay]
+type replays = limit.Kept[place, *replay]
 
 // place is where a page begins. The encodings of its events have the public id of their task, which may change.
 type place struct {
@@ -31,8 +31,8 @@ type replay struct {
 }
 
 // newReplays returns a cache that holds at most a budget, in which nothing else is.
-func newReplays(bytes *memory.Budget) *replays {
-	return memory.NewKept[place](bytes, replayShare, func(p *replay) int64 { return int64(p.bytes) * entryFactor })
+func newReplays(bytes *limit.Budget) *replays {
+	return limit.NewKept[place](bytes, replayShare, func(p *replay) int64 { return int64(p.bytes) * entryFactor })
 }
 
 // keep keeps a page, unless it is small, or one that may not be shared: of large events, or of a task that has not ended.

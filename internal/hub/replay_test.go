@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
 // replayed is a task that has ended, with its header and a way to read its log from the first event as a new subscriber.
-func replayed(t *testing.T, url string, kept *memory.Budget) (r *replica, h *task.Task, replay func(h *task.Task) ([]*hub.Entry, error)) {
+func replayed(t *testing.T, url string, kept *limit.Budget) (r *replica, h *task.Task, replay func(h *task.Task) ([]*hub.Entry, error)) {
 	t.Helper()
 	r = start(t, url, hub.Options{PollInterval: never, Ended: kept}).listening()
 	u := r.run()
@@ -51,7 +51,7 @@ func replayed(t *testing.T, url string, kept *memory.Budget) (r *replica, h *tas
 // Further readers of an ended task share its events, with their encodings.
 func TestReplaysShareEntries(t *testing.T) {
 	t.Parallel()
-	budget := memory.NewBudget(8 << 20)
+	budget := limit.NewBudget(8 << 20)
 	_, h, replay := replayed(t, storetest.New(t).URL, budget)
 	first := storetest.Must(replay(h))(t)
 	again := storetest.Must(replay(h))(t)
@@ -93,7 +93,7 @@ func TestReplaysEndWithTheirEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := storetest.New(t).URL
-			r, h, replay := replayed(t, url, memory.NewBudget(8<<20))
+			r, h, replay := replayed(t, url, limit.NewBudget(8<<20))
 			first := storetest.Must(replay(h))(t)
 			conn := storetest.Connect(t, url)
 			storetest.Must(conn.Exec(t.Context(), sql))(t)
@@ -118,7 +118,7 @@ func TestReplaysEndWithTheirEvents(t *testing.T) {
 
 func TestReplaysAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	budget := memory.NewBudget(256 << 10)
+	budget := limit.NewBudget(256 << 10)
 	_, h, replay := replayed(t, storetest.New(t).URL, budget)
 	for i := range 20 {
 		other := *h

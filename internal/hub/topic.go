@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -142,11 +142,11 @@ func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int, maxTotal int64) 
 }
 
 // large reports whether subscriptions share an event, and count it against the budget.
-func (e *Entry) large() bool { return e.size > memory.Small }
+func (e *Entry) large() bool { return e.size > limit.SmallBytes }
 
 // share counts a subscription that sends a large event. The first one takes the bytes of the event,
 // and fails if they are not free. The caller holds the lock.
-func (t *topic) share(e *Entry, b *memory.Budget) bool {
+func (t *topic) share(e *Entry, b *limit.Budget) bool {
 	if e.senders == 0 {
 		if !b.TryTake(t.holder, int64(e.size)*entryFactor) {
 			return false
@@ -159,7 +159,7 @@ func (t *topic) share(e *Entry, b *memory.Budget) bool {
 }
 
 // unshare returns the bytes of a large event after its last subscription has sent it.
-func (t *topic) unshare(e *Entry, b *memory.Budget) {
+func (t *topic) unshare(e *Entry, b *limit.Budget) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.senders--; e.senders > 0 {
@@ -343,7 +343,7 @@ func (s *Subscription) Next(ctx context.Context) ([]*Entry, error) {
 	}
 }
 
-// fromRing returns the next events in the ring: at most memory.Small bytes of them, or one large
+// fromRing returns the next events in the ring: at most limit.SmallBytes bytes of them, or one large
 // event. It may return a large event that another subscription sends. behind says that the next event
 // is committed, but neither there nor affordable; replaced, that the ring and the subscriber have
 // different events at the subscriber's position, so one of them is lost.
@@ -373,7 +373,7 @@ func (s *Subscription) fromRing() (out []*Entry, behind, replaced bool) {
 		s.shared = rest[0]
 	}
 	n, bytes := 1, rest[0].size
-	for ; n < len(rest) && bytes+rest[n].size <= memory.Small; n++ {
+	for ; n < len(rest) && bytes+rest[n].size <= limit.SmallBytes; n++ {
 		bytes += rest[n].size
 	}
 	return append(out, rest[:n]...), false, false

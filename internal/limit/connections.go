@@ -4,8 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-
-	"github.com/holdfast-a2a/holdfast/internal/memory"
 )
 
 // ConnectionOptions configures Connections. 0 means no limit.
@@ -19,7 +17,7 @@ type ConnectionOptions struct {
 	Opened  func() (closed func())
 	Refused func()
 	// Headers bounds what arrives on connections without a request (see Connection). Nil: no bound.
-	Headers *memory.Budget
+	Headers *Budget
 }
 
 // Connections bounds the connections of a replica. Connections beyond Most are not refused: they wait in the kernel's

@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/holdfast-a2a/holdfast/internal/memory"
 )
 
 // Sizes of headers, in bytes. Headers of up to FreeHeaders are part of the cost of their connection. maxHeld bounds what one
@@ -34,7 +32,7 @@ type Connection struct {
 	left    func(placed bool)
 	once    sync.Once
 	from    string
-	headers *memory.Budget
+	headers *Budget
 
 	mu     sync.Mutex
 	open   int   // requests under way
@@ -153,7 +151,7 @@ func ConnectionAt(a net.Addr) *Connection {
 // of those that share a connection. Its methods are safe for concurrent use.
 type Headers struct {
 	// Budget is for headers beyond FreeHeaders. Nil: no bound.
-	Budget *memory.Budget
+	Budget *Budget
 	// Streams bounds requests that share a connection. Nil: no bound.
 	Streams *Places
 }

@@ -1,5 +1,3 @@
-// Package limit bounds what each caller, or each address, may ask of this replica: the request rate, and the number of
-// open streams. The store enforces limits that hold across replicas.
 package limit
 
 import (

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
@@ -347,7 +346,7 @@ func arrive(t *testing.T, client net.Conn, server *Connection, n int) error {
 
 func TestHeadersOfConnectionsShareABudget(t *testing.T) {
 	t.Parallel()
-	budget := memory.NewBudget(600 << 10)
+	budget := NewBudget(600 << 10)
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l := NewConnections(ConnectionOptions{OfAddress: 10, Headers: budget}).Listener(inner)
@@ -382,7 +381,7 @@ func TestHeadersOfConnectionsShareABudget(t *testing.T) {
 
 func TestRequestsBeforeTheirCredential(t *testing.T) {
 	t.Parallel()
-	h := Headers{Budget: memory.NewBudget(300 << 10), Streams: NewPlaces(3, 2)}
+	h := Headers{Budget: NewBudget(300 << 10), Streams: NewPlaces(3, 2)}
 	leave, ok := h.Take("127.0.0.1:1", FreeHeaders, false)
 	require.True(t, ok)
 	require.Nil(t, leave, "it holds nothing")

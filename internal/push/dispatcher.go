@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -55,7 +55,7 @@ type Options struct {
 	Lock          time.Duration // of a claim; default the time for an attempt and its record
 	StopGrace     time.Duration // for deliveries under way when the server stops
 	// Memory bounds what large deliveries read. Nil: no bound.
-	Memory   *memory.Budget
+	Memory   *limit.Budget
 	Largest  int64 // bytes of a log that a delivery may read, with Memory
 	Observer Observer
 	Log      *slog.Logger

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Deliveries read a log and build a body of any size. Up to memory.Small they need no memory of the budget: there are
+// Deliveries read a log and build a body of any size. Up to limit.SmallBytes they need no memory of the budget: there are
 // few deliveries at a time. A larger one takes the memory of all that it will read before it reads. It waits only while
 // it has none, so deliveries do not wait for each other in a circle. If it needs more later, and that is not free, it
 // gives up what it has read, and starts again with more.
@@ -35,7 +35,7 @@ var (
 // room makes sure that a claim has the memory to hold n bytes of its log. It waits if the claim has none yet. Errors:
 // errSqueezed, errNoRoom, task.TooLarge if it never fits, or that of ctx.
 func (d *Dispatcher) room(ctx context.Context, c *claim, n int64) error {
-	more := max(n-memory.Small, 0)*bodyFactor - c.held
+	more := max(n-limit.SmallBytes, 0)*bodyFactor - c.held
 	if d.opt.Memory == nil || more <= 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (d *Dispatcher) enlarge(c *claim) bool {
 }
 
 // covered returns how many bytes of a log the claim has the memory for.
-func (c *claim) covered() int64 { return memory.Small + c.held/bodyFactor }
+func (c *claim) covered() int64 { return limit.SmallBytes + c.held/bodyFactor }
 
 // payer returns who gets at most half of the memory for webhooks: the caller, or the host of a caller without an identity.
 func (c *claim) payer() string {
@@ -91,10 +91,10 @@ func (c *claim) payer() string {
 }
 
 // read reads the first events to deliver. It takes the memory for one that is large.
-func (d *Dispatcher) read(ctx context.Context, c *claim, limit int) (*store.PushPage, error) {
-	r := store.PushRange{From: c.Next, Limit: limit}
+func (d *Dispatcher) read(ctx context.Context, c *claim, most int) (*store.PushPage, error) {
+	r := store.PushRange{From: c.Next, Limit: most}
 	if d.opt.Memory != nil {
-		r.Bytes = memory.Small
+		r.Bytes = limit.SmallBytes
 	}
 	page, err := d.opt.Store.ReadPush(ctx, c.PushDue, r)
 	if err != nil || page.Need == 0 {

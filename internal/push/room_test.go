@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
@@ -18,7 +18,7 @@ import (
 )
 
 // within gives a dispatcher a budget of bytes.
-func within(b *memory.Budget, largest int64) func(*push.Options) {
+func within(b *limit.Budget, largest int64) func(*push.Options) {
 	return func(o *push.Options) { o.Memory, o.Largest, o.MaxArtifacts = b, largest, 1<<30 }
 }
 
@@ -35,7 +35,7 @@ func artifact(t *testing.T, body []byte) (n int) {
 	return n
 }
 
-func unused(t *testing.T, b *memory.Budget) {
+func unused(t *testing.T, b *limit.Budget) {
 	t.Helper()
 	waittest.Eventually(t, "the end of the deliveries", func() error {
 		used := b.Stat().Used
@@ -55,7 +55,7 @@ func TestLargeDeliveriesTakeTurns(t *testing.T) {
 		accept(w, r)
 	})
 	url, got := receiver(t, accept)
-	budget := memory.NewBudget(4 << 20)
+	budget := limit.NewBudget(4 << 20)
 	budget.Patience = 0
 	r := start(t, storetest.New(t).URL, within(budget, 64<<20))
 	large := func(to string) *run {
@@ -65,7 +65,7 @@ func TestLargeDeliveriesTakeTurns(t *testing.T) {
 	}
 	first := large(held)
 	require.Equal(t, 2<<20, artifact(t, waittest.Within(t, "the first", slow).body))
-	require.Greater(t, budget.Stat().Used, int64(6<<20-memory.Small*3))
+	require.Greater(t, budget.Stat().Used, int64(6<<20-limit.SmallBytes*3))
 	second := large(url)
 	for i := range 5 {
 		for _, to := range []string{url, held} {
@@ -89,7 +89,7 @@ func TestLargeDeliveriesTakeTurns(t *testing.T) {
 func TestAFullBudgetReleasesTheClaim(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
-	budget := memory.NewBudget(4 << 20)
+	budget := limit.NewBudget(4 << 20)
 	budget.Patience = time.Millisecond
 	require.True(t, budget.TryTake("another", 4<<20))
 	r := start(t, storetest.New(t).URL, within(budget, 64<<20))
@@ -113,7 +113,7 @@ func TestAFullBudgetReleasesTheClaim(t *testing.T) {
 func TestADeliveryThatNeverFits(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
-	budget := memory.NewBudget(4 << 20)
+	budget := limit.NewBudget(4 << 20)
 	r := start(t, storetest.New(t).URL, func(o *push.Options) {
 		within(budget, 3<<20)(o)
 		o.Schedule = push.Schedule{First: time.Hour, Most: time.Hour}
@@ -135,7 +135,7 @@ func TestADeliveryThatNeverFits(t *testing.T) {
 func TestDeliveriesThatNeedMoreStartAgain(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
-	budget := memory.NewBudget(8 << 20)
+	budget := limit.NewBudget(8 << 20)
 	var may sync.WaitGroup
 	may.Add(1)
 	r := start(t, storetest.New(t).URL, func(o *push.Options) {

@@ -22,7 +22,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/notify"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 
@@ -135,7 +135,7 @@ type Options struct {
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
 	// Headers is for those of requests without an accepted credential. Nil: no bound.
-	Headers *memory.Budget
+	Headers *limit.Budget
 	// Refused counts a request that is refused before its credential is read. Nil: not counted.
 	Refused func()
 	Tracer  *tracing.Tracer // nil: no traces

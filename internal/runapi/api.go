@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
@@ -55,7 +55,7 @@ type Options struct {
 	Pool    *worker.Pool            // whose agents may post; it need not run them
 	History map[string]wire.History // of run documents, by agent
 	Tokens  *task.Tokens            // of runs, by when they were claimed
-	Memory  *memory.Budgets
+	Memory  *limit.Budgets
 	Limits  web.BodyLimits // of bodies that are one document, and the time to send a body or to read an answer
 	Log     *slog.Logger
 	// Answered, if not nil, is called after each request to a known path. outcome is ok, or the reason of the problem.
@@ -131,7 +131,7 @@ type exchange struct {
 	echo.Context
 	*worker.Visit
 	ctx     context.Context //nolint:containedctx // of the request, with the account
-	account *memory.Account
+	account *limit.Account
 }
 
 // bearer returns the run that a request acts for: its task, and when it was claimed.
@@ -175,7 +175,7 @@ func (a *API) begin(ctx context.Context, c echo.Context, withMessage bool) (*exc
 		return nil, err
 	}
 	x := &exchange{Context: c, Visit: v, account: a.o.Memory.Open("run " + v.Agent().Name)}
-	x.ctx = memory.With(ctx, x.account)
+	x.ctx = limit.WithAccount(ctx, x.account)
 	return x, nil
 }
 

@@ -23,7 +23,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -110,7 +110,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	bus.Cancels.Subscribe(w.pool.CancelHint)
 	options.Store = elsewhere
 	api := runapi.New(runapi.Options{
-		Store: elsewhere, Pool: worker.New(options), Tokens: tokens, Memory: memory.New(64 << 20),
+		Store: elsewhere, Pool: worker.New(options), Tokens: tokens, Memory: limit.NewBudgets(64 << 20),
 		History: map[string]wire.History{"a": {Of: executor.OfTask}},
 		Limits:  web.BodyLimits{Size: 2 << 20}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -396,10 +396,10 @@ type AdminEvent struct {
 // logBytes is how much a page of a log reads, unless one event alone is larger.
 const logBytes = 4 << 20
 
-// Log returns the events of a task with a seq above after, or with back those below it, the newest first (0: from the end). A page
-// is shorter than the limit if its events are large; more says that others follow. Without kinds it has all kinds of events.
-func (o *Operator) Log(ctx context.Context, t *AdminTask, at task.Seq, back bool, limit int, kinds ...task.EventKind) (evs []AdminEvent, more bool, err error) {
-	m := &meter{DBTX: o.sees.db, most: logBytes, account: memory.Of(ctx)}
+// Log returns the events of a task with a seq above at, or with back those below it, the newest first (0: from the end). A page
+// is shorter than most if its events are large; more says that others follow. Without kinds it has all kinds of events.
+func (o *Operator) Log(ctx context.Context, t *AdminTask, at task.Seq, back bool, most int, kinds ...task.EventKind) (evs []AdminEvent, more bool, err error) {
+	m := &meter{DBTX: o.sees.db, most: logBytes, account: limit.AccountOf(ctx)}
 	id := uuid.UUID(t.Task.ID)
 	if len(kinds) == 0 {
 		kinds = []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun}
@@ -414,26 +414,26 @@ func (o *Operator) Log(ctx context.Context, t *AdminTask, at task.Seq, back bool
 			at = t.Task.LastSeq + 1
 		}
 		var found []dbsqlc.AdminLogBackRow
-		found, err = o.s.q.AdminLogBack(ctx, m, dbsqlc.AdminLogBackParams{Task: id, Before: int64(at), Kinds: of, MaxRows: int32(limit) + 1})
+		found, err = o.s.q.AdminLogBack(ctx, m, dbsqlc.AdminLogBackParams{Task: id, Before: int64(at), Kinds: of, MaxRows: int32(most) + 1})
 		for _, r := range found {
 			rows = append(rows, dbsqlc.AdminLogRow(r))
 		}
 	} else {
-		rows, err = o.s.q.AdminLog(ctx, m, dbsqlc.AdminLogParams{Task: id, After: int64(at), Kinds: of, MaxRows: int32(limit) + 1})
+		rows, err = o.s.q.AdminLog(ctx, m, dbsqlc.AdminLogParams{Task: id, After: int64(at), Kinds: of, MaxRows: int32(most) + 1})
 	}
 	if err != nil {
 		return nil, false, translate("read the log", err)
 	}
-	return adminEvents(m, rows, limit)
+	return adminEvents(m, rows, most)
 }
 
 // adminEvents returns what a page has read. more says that others follow.
-func adminEvents(m *meter, rows []dbsqlc.AdminLogRow, limit int) (evs []AdminEvent, more bool, err error) {
+func adminEvents(m *meter, rows []dbsqlc.AdminLogRow, most int) (evs []AdminEvent, more bool, err error) {
 	if m.cut && len(rows) == 0 {
 		return nil, false, task.Errorf(task.Unavailable, "the server has no memory for the event now; try again")
 	}
-	if more = m.cut; len(rows) > limit {
-		rows, more = rows[:limit], true
+	if more = m.cut; len(rows) > most {
+		rows, more = rows[:most], true
 	}
 	evs = make([]AdminEvent, len(rows))
 	for i := range rows {
@@ -483,7 +483,7 @@ func (o *Operator) Chunks(ctx context.Context, t *AdminTask, a *AdminArtifact, a
 	// it the next one is longer.
 	for window := task.Seq(chunkPage); ; window = min(2*window, mostRows) {
 		upto := min(after+window, a.Newest)
-		m := &meter{DBTX: o.sees.db, most: logBytes, account: memory.Of(ctx)}
+		m := &meter{DBTX: o.sees.db, most: logBytes, account: limit.AccountOf(ctx)}
 		found, err := o.s.q.AdminChunks(ctx, m, dbsqlc.AdminChunksParams{
 			Task: uuid.UUID(t.Task.ID), Artifact: a.ID, After: int64(after), Upto: int64(upto), MaxRows: chunkPage + 1,
 		})

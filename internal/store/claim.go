@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -106,7 +106,7 @@ func claimedAt(f task.Fence) time.Time { return time.UnixMicro(f.ClaimedAt) }
 // Claim claims due tasks for a worker and raises their attempt. If its connection dies, the outcome
 // is unknown; Owned then finds the claimed runs.
 func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Claimed, error) {
-	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}, Small: memory.Small, Bytes: claimBytes, Most: claimBytes, Alone: true}
+	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}, Small: limit.SmallBytes, Bytes: claimBytes, Most: claimBytes, Alone: true}
 	for _, d := range want {
 		arg.Agents = append(arg.Agents, d.Agent)
 		arg.Slots = append(arg.Slots, int32(d.Slots))
@@ -131,7 +131,7 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 	s.flushed("claim", len(rows), start)
 	passed := !arg.Alone
 	for i := range rows {
-		passed = passed || rows[i].MessageBytes > memory.Small
+		passed = passed || rows[i].MessageBytes > limit.SmallBytes
 	}
 	out := make([]*Claimed, len(rows))
 	for i := range rows {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 )
@@ -54,13 +54,13 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	w := f.worker(time.Hour)
 	for name, claim := range map[string]func(alone bool) []*Claimed{
 		"in the process": func(alone bool) (got []*Claimed) {
-			want := []Demand{{Agent: "a", Slots: 2, Bytes: memory.Small, Further: !alone}, {Agent: "b", Slots: 2, Bytes: memory.Small, Further: !alone}}
+			want := []Demand{{Agent: "a", Slots: 2, Bytes: limit.SmallBytes, Further: !alone}, {Agent: "b", Slots: 2, Bytes: limit.SmallBytes, Further: !alone}}
 			got = storetest.Must(f.Claim(t.Context(), w, want))(t)
 			return got
 		},
 		"of remote workers": func(alone bool) (got []*Claimed) {
 			want := []RemoteDemand{{Agent: "a", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}, {Agent: "b", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}}
-			won := storetest.Must(f.ClaimRemote(t.Context(), want, memory.Small, alone))(t)
+			won := storetest.Must(f.ClaimRemote(t.Context(), want, limit.SmallBytes, alone))(t)
 			for _, c := range won {
 				got = append(got, c.Claimed)
 			}
@@ -76,7 +76,7 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 		for range 3 {
 			large = append(large, queue("a", 1<<20))
 		}
-		small = append(small, queue("a", 1000), queue("b", 1000), queue("a", memory.Small-1000), queue("b", memory.Small-1000))
+		small = append(small, queue("a", 1000), queue("b", 1000), queue("a", limit.SmallBytes-1000), queue("b", limit.SmallBytes-1000))
 		ids := func(got []*Claimed) (ids []task.ID) {
 			for _, c := range got {
 				ids = append(ids, c.Task.ID)

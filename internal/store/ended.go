@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -20,7 +20,7 @@ const endedShare = 8
 // again. Each read still asks the database whether the caller sees the task, and for the times of the witnesses, so it never
 // shows what was deleted, nor what a failover has replaced. A nil ended has none.
 type ended struct {
-	tasks *memory.Kept[task.ID, *folded]
+	tasks *limit.Kept[task.ID, *folded]
 	read  func(hit bool)
 }
 
@@ -51,14 +51,14 @@ func (p *fingerprint) add(kind int16, seq int64, at time.Time) {
 }
 
 // newEnded returns a cache that holds at most a budget, in which nothing else is.
-func newEnded(bytes *memory.Budget, read func(hit bool)) *ended {
+func newEnded(bytes *limit.Budget, read func(hit bool)) *ended {
 	if bytes == nil {
 		return nil
 	}
 	if read == nil {
 		read = func(bool) {}
 	}
-	return &ended{memory.NewKept[task.ID](bytes, endedShare, func(f *folded) int64 { return f.bytes }), read}
+	return &ended{limit.NewKept[task.ID](bytes, endedShare, func(f *folded) int64 { return f.bytes }), read}
 }
 
 // get returns the task of a log, with the contents of messages if they are wanted; nil: it is not here.
@@ -173,7 +173,7 @@ func (f *folded) holds(seq int64, at time.Time) bool {
 
 // afford counts the bytes of a cached log against the account of the request, like those of rows that are read.
 func (f *folded) afford(ctx context.Context) error {
-	account := memory.Of(ctx)
+	account := limit.AccountOf(ctx)
 	if account.Use(f.stored) {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
@@ -21,7 +21,7 @@ import (
 )
 
 // replica is another process on the database of a fixture. Without a budget it keeps no task in memory.
-func (f *fixture) replica(kept *memory.Budget) *Store {
+func (f *fixture) replica(kept *limit.Budget) *Store {
 	f.t.Helper()
 	s, err := Open(f.t.Context(), Options{URL: f.url, APIConns: 2, RowSecurity: true, Ended: kept, Observer: Observer{Ended: f.ear.logRead}})
 	require.NoError(f.t, err)
@@ -170,7 +170,7 @@ func TestKeptTasksEndWithTheirDeletion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			cold, other := f.replica(nil), f.replica(memory.NewBudget(keptBytes))
+			cold, other := f.replica(nil), f.replica(limit.NewBudget(keptBytes))
 			n := f.finished(fresh("a"))
 			kept := f.finished(fresh("a"))
 			before := shown(t, f.Store, owner, n.Task.PublicID)
@@ -249,7 +249,7 @@ func TestOnlyEndedTasksAreKept(t *testing.T) {
 
 func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 	f := parallel(t)
-	budget := memory.NewBudget(64 << 10)
+	budget := limit.NewBudget(64 << 10)
 	s := f.replica(budget)
 	var ids []string
 	for i := range 40 {
@@ -305,9 +305,9 @@ func TestKeptTasksCountForTheirAnswers(t *testing.T) {
 	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
 	p.must(t, chunk(strings.Repeat("x", 300<<10)), status(task.StateCompleted))
 	read := func(inFlight int64) error {
-		account := memory.New(inFlight).Open("caller")
+		account := limit.NewBudgets(inFlight).Open("caller")
 		defer account.Close()
-		_, err := owner.of(f.Store).ReadTask(memory.With(t.Context(), account), n.Task.PublicID, true)
+		_, err := owner.of(f.Store).ReadTask(limit.WithAccount(t.Context(), account), n.Task.PublicID, true)
 		return err
 	}
 	require.ErrorIs(t, read(1<<20), task.TooLarge)

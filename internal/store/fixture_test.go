@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
@@ -131,7 +131,7 @@ func openPatient(t testing.TB, url, through string, patience patience) *fixture 
 	f := &fixture{t: t, url: url, ear: newEar()}
 	f.Store = open(t, Options{
 		URL: cmp.Or(through, url), APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true },
-		Ended: memory.NewBudget(keptBytes), Observer: Observer{Ended: f.ear.logRead, Retried: f.ear.retried, Limited: f.ear.refused},
+		Ended: limit.NewBudget(keptBytes), Observer: Observer{Ended: f.ear.logRead, Retried: f.ear.retried, Limited: f.ear.refused},
 		patience: patience,
 	}, func() {
 		if !t.Failed() {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -121,7 +121,7 @@ func (v View) fillKept(ctx context.Context, page []*task.Task, read dbsqlc.Event
 	if err != nil {
 		return 0, translate("list tasks", err)
 	}
-	account, stored := memory.Of(ctx), int64(0)
+	account, stored := limit.AccountOf(ctx), int64(0)
 	for _, f := range kept {
 		stored += f.stored
 	}
@@ -164,7 +164,7 @@ func (v View) fillKept(ctx context.Context, page []*task.Task, read dbsqlc.Event
 // fill reads the events of a page into its tasks, and returns how many of them fit.
 func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfManyParams, l *Listing) (fit int, err error) {
 	folds := l.History || l.Artifacts
-	m := &meter{DBTX: v.db, most: pageBytes, account: memory.Of(ctx)}
+	m := &meter{DBTX: v.db, most: pageBytes, account: limit.AccountOf(ctx)}
 	rows, err := v.s.q.EventsOfMany(ctx, m, read)
 	if err != nil {
 		return 0, translate("list tasks", err)

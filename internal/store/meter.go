@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 )
 
@@ -18,8 +18,8 @@ const pageBytes = 8 << 20
 // has read it, so a statement holds one row that was not counted.
 type meter struct {
 	dbsqlc.DBTX
-	most    int64           // bytes of all rows; a first row may have more
-	account *memory.Account // takes the bytes, too; nil: does not count
+	most    int64          // bytes of all rows; a first row may have more
+	account *limit.Account // takes the bytes, too; nil: does not count
 	read    int64
 	cut     bool
 	row     int64 // size of the row that did not fit

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
@@ -33,21 +33,21 @@ func TestReadsTakeTheirBytes(t *testing.T) {
 	p.must(t, chunk(strings.Repeat("x", 1<<20)))
 	f.lengthen(p.c.Task.ID, 11)
 	view := owner.bare(f.Store)
-	budgets := memory.New(256 << 20)
+	budgets := limit.NewBudgets(256 << 20)
 	budgets.Answers.Patience = time.Millisecond
-	list := func(a *memory.Account) (*task.Task, error) {
+	list := func(a *limit.Account) (*task.Task, error) {
 		l := mine()
 		l.Artifacts = true
-		page, _, err := view.List(memory.With(t.Context(), a), l)
+		page, _, err := view.List(limit.WithAccount(t.Context(), a), l)
 		if err != nil {
 			return nil, err
 		}
 		return page[0], nil
 	}
-	get := func(a *memory.Account) (*task.Task, error) {
-		return view.ReadTask(memory.With(t.Context(), a), p.c.Task.PublicID, true)
+	get := func(a *limit.Account) (*task.Task, error) {
+		return view.ReadTask(limit.WithAccount(t.Context(), a), p.c.Task.PublicID, true)
 	}
-	for name, read := range map[string]func(*memory.Account) (*task.Task, error){"get": get, "list": list} {
+	for name, read := range map[string]func(*limit.Account) (*task.Task, error){"get": get, "list": list} {
 		account := budgets.Open("caller")
 		got := storetest.Must(read(account))(t, name)
 		require.Len(t, got.Artifacts[0].Parts[0].Text, 12<<20, name)
@@ -62,7 +62,7 @@ func TestReadsTakeTheirBytes(t *testing.T) {
 		require.Equal(t, budgets.Answers.Stat().Size-1<<20, budgets.Answers.Stat().Used, name)
 		budgets.Answers.Give("another", budgets.Answers.Stat().Size-1<<20)
 
-		account = memory.New(64 << 20).Open("caller")
+		account = limit.NewBudgets(64 << 20).Open("caller")
 		require.ErrorIs(t, errOf(read(account)), task.TooLarge, name)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -93,7 +93,7 @@ func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool)
 		if t, err := v.readEnded(ctx, id, withArtifacts); t != nil || err != nil {
 			return t, err
 		}
-		m := &meter{DBTX: v.db, most: pageBytes, account: memory.Of(ctx)}
+		m := &meter{DBTX: v.db, most: pageBytes, account: limit.AccountOf(ctx)}
 		rows, err := v.s.q.TaskRead(ctx, m, dbsqlc.TaskReadParams{
 			ID: uuid.UUID(id), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent, WithArtifacts: withArtifacts, Upto: walkRows,
 		})
@@ -231,7 +231,7 @@ const (
 // pageBytes, the first one of so many rows, for which it takes bytes from the account of the request, and returns the bytes
 // of all.
 func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, after, step int64, withArtifacts bool, visit func(*dbsqlc.EventsOfRow) error) (read int64, err error) {
-	account := memory.Of(ctx)
+	account := limit.AccountOf(ctx)
 	defer account.Trim()
 	for after < int64(h.LastSeq) {
 		m := &meter{DBTX: db, most: pageBytes, account: account}

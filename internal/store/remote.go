@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -36,7 +36,7 @@ type Remote struct {
 // many bytes; with alone, the oldest may be larger. If its connection dies, the outcome is unknown: the leases of the claimed
 // runs end.
 func (s *Store) ClaimRemote(ctx context.Context, want []RemoteDemand, maxBytes int64, alone bool) ([]Remote, error) {
-	arg := dbsqlc.RemoteClaimParams{Suspects: 1, Small: memory.Small, Bytes: min(maxBytes, claimBytes), Most: claimBytes, Alone: alone}
+	arg := dbsqlc.RemoteClaimParams{Suspects: 1, Small: limit.SmallBytes, Bytes: min(maxBytes, claimBytes), Most: claimBytes, Alone: alone}
 	for _, d := range want {
 		arg.Agents, arg.Slots, arg.Since = append(arg.Agents, d.Agent), append(arg.Slots, int32(len(d.Seats))), append(arg.Since, d.Since)
 		arg.Leases, arg.Looks = append(arg.Leases, d.Lease), append(arg.Looks, d.Look)
@@ -56,7 +56,7 @@ func (s *Store) ClaimRemote(ctx context.Context, want []RemoteDemand, maxBytes i
 	})
 	passed := !arg.Alone
 	for i := range rows {
-		passed = passed || rows[i].MessageBytes > memory.Small
+		passed = passed || rows[i].MessageBytes > limit.SmallBytes
 	}
 	out := make([]Remote, len(rows))
 	for i := range rows {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -181,7 +181,7 @@ func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Ar
 	if len(u.seqs) == 0 {
 		return nil, task.Errorf(task.NotFound, "the task has no artifact with this id")
 	}
-	account := memory.Of(ctx)
+	account := limit.AccountOf(ctx)
 	if err := account.Reserve(ctx, u.size); err != nil {
 		return nil, err
 	}

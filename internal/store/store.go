@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
@@ -84,7 +84,7 @@ type Options struct {
 	Tells  func(agent string) bool
 	Widths Widths
 	// Ended bounds the memory of ended tasks that are kept for further reads. Nil: none is kept.
-	Ended  *memory.Budget
+	Ended  *limit.Budget
 	Tracer pgx.QueryTracer // nil: no spans of statements
 	Log    *slog.Logger
 

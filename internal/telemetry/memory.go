@@ -3,11 +3,11 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 )
 
 // RegisterMemory exports the memory limit of the process, and its budgets of bytes in flight.
-func RegisterMemory(reg prometheus.Registerer, limit int64, each func(visit func(budget string, s memory.Stat))) {
+func RegisterMemory(reg prometheus.Registerer, limit int64, each func(visit func(budget string, s limit.BudgetStat))) {
 	reg.MustRegister(&memoryCollector{
 		limit: float64(limit), each: each,
 		bytes: prometheus.NewDesc("holdfast_memory_limit_bytes", "Memory that the process may use.", nil, nil),
@@ -20,7 +20,7 @@ func RegisterMemory(reg prometheus.Registerer, limit int64, each func(visit func
 
 type memoryCollector struct {
 	limit                      float64
-	each                       func(visit func(budget string, s memory.Stat))
+	each                       func(visit func(budget string, s limit.BudgetStat))
 	bytes, size, used, refused *prometheus.Desc
 }
 
@@ -32,7 +32,7 @@ func (c *memoryCollector) Describe(ch chan<- *prometheus.Desc) {
 
 func (c *memoryCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.bytes, prometheus.GaugeValue, c.limit)
-	c.each(func(budget string, s memory.Stat) {
+	c.each(func(budget string, s limit.BudgetStat) {
 		ch <- prometheus.MustNewConstMetric(c.size, prometheus.GaugeValue, float64(s.Size), budget)
 		ch <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, float64(s.Used), budget)
 		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(s.Refused), budget)

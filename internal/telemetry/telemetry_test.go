@@ -28,7 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -94,8 +94,8 @@ func everything(t *testing.T) *prometheus.Registry {
 		APIKeys:    map[string]int64{"active": 5, "expiring": 1, "expired": 2, "revoked": 0},
 	}))
 
-	RegisterMemory(reg, 512<<20, func(visit func(string, memory.Stat)) {
-		visit("requests", memory.Stat{Size: 80 << 20, Used: 1000, Refused: 3})
+	RegisterMemory(reg, 512<<20, func(visit func(string, limit.BudgetStat)) {
+		visit("requests", limit.BudgetStat{Size: 80 << 20, Used: 1000, Refused: 3})
 	})
 
 	m.PushAttempted("gone", 20*time.Millisecond)

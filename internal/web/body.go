@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 )
 
@@ -49,7 +49,7 @@ func (l BodyLimits) Begin(w http.ResponseWriter) {
 
 // Read reads the body, which the account of its request takes bytes for. After a fault that leaves
 // the body unread, the server closes the connection.
-func (l BodyLimits) Read(w http.ResponseWriter, r *http.Request, account *memory.Account) ([]byte, *BodyFault) {
+func (l BodyLimits) Read(w http.ResponseWriter, r *http.Request, account *limit.Account) ([]byte, *BodyFault) {
 	if r.ContentLength > l.Size {
 		return nil, l.tooLarge(w)
 	}
@@ -87,7 +87,7 @@ func (l BodyLimits) tooLarge(w http.ResponseWriter) *BodyFault {
 // readAll reads a body whose length the client may have announced; announced is negative if not. It
 // takes bytes before it reads them: first those of a small body, then all that are announced, or
 // twice as many each time. full says that the server has none.
-func (l BodyLimits) readAll(ctx context.Context, r io.Reader, announced int64, account *memory.Account) (content []byte, full, err error) {
+func (l BodyLimits) readAll(ctx context.Context, r io.Reader, announced int64, account *limit.Account) (content []byte, full, err error) {
 	if l.ReserveNothing {
 		announced = -1
 	}
@@ -96,7 +96,7 @@ func (l BodyLimits) readAll(ctx context.Context, r io.Reader, announced int64, a
 		most = l.Size
 	}
 	var read bytes.Buffer
-	for step := min(most, memory.Small); ; {
+	for step := min(most, limit.SmallBytes); ; {
 		if full := account.Body(ctx, step); full != nil {
 			return nil, full, nil
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
@@ -39,7 +39,7 @@ func emits(n, size int) worker.Agent {
 // nothing behind.
 func TestLargeEventsWaitForMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		events := memory.NewBudget(2 << 20)
+		events := limit.NewBudget(2 << 20)
 		events.Patience = 0
 		h := &held{agent: "a"}
 		agents := []worker.Agent{emits(1, 1<<20), emits(1, 1<<20), emits(20, 1000)}
@@ -73,7 +73,7 @@ func TestTheWindowIsSmallerWithoutMemory(t *testing.T) {
 	for name, full := range map[string]bool{"free": false, "full": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				events := memory.NewBudget(16 << 20)
+				events := limit.NewBudget(16 << 20)
 				want := 256 // of 4 KiB in a mebibyte
 				if full {
 					require.True(t, events.TryTake("another", 16<<20))
@@ -93,7 +93,7 @@ func TestTheWindowIsSmallerWithoutMemory(t *testing.T) {
 }
 
 // free waits until nothing uses memory any more.
-func free(t *testing.T, budgets ...*memory.Budget) {
+func free(t *testing.T, budgets ...*limit.Budget) {
 	t.Helper()
 	for _, b := range budgets {
 		waittest.Eventually(t, "the memory is free", func() error { return waittest.Unless(b.Stat().Used == 0, "%d used", b.Stat().Used) })
@@ -124,8 +124,8 @@ func TestASlowAgentHoldsUpNoOther(t *testing.T) {
 		case <-ctx.Done():
 		}
 	})
-	lines := memory.NewLines(8 << 20)
-	events := memory.NewBudget(1 << 20)
+	lines := limit.NewLines(8 << 20)
+	events := limit.NewBudget(1 << 20)
 	events.Patience = 0
 	p := startLocal(t, setup{lines: lines, events: events}, slow, agent(func(context.Context) {}))
 	var tasks []*task.Task
@@ -170,7 +170,7 @@ func TestManyLargeLinesAtOnce(t *testing.T) {
 		e := storetest.Must(httpexec.New(httpexec.Options{URL: s.URL}))(t)
 		agents = append(agents, worker.Agent{Executor: e, Concurrency: runs, InactivityTimeout: time.Hour})
 	}
-	lines, events := memory.NewLines(1<<20), memory.NewBudget(1<<20)
+	lines, events := limit.NewLines(1<<20), limit.NewBudget(1<<20)
 	events.Patience = 0
 	p := startLocal(t, setup{lines: lines, events: events}, agents...)
 	var tasks []*task.Task

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -370,14 +370,14 @@ func (e *emitter) admit(ctx context.Context, size int64) (in admission, err erro
 	in.cost = min(size, window)
 	spared, budget, agent := int64(0), e.r.pool.opt.Events, e.r.agent.Name
 	switch bytes := size * eventFactor; {
-	case size > memory.Small:
+	case size > limit.SmallBytes:
 		// No circle: the events that it waits for have all that they need until their commit.
 		err, in.bytes = budget.Take(ctx, agent, bytes), bytes
-	case e.queued.Load()+size <= memory.Small:
+	case e.queued.Load()+size <= limit.SmallBytes:
 	case budget.TryTake(agent, bytes):
 		in.bytes = bytes
 	default:
-		spared = window - memory.Small
+		spared = window - limit.SmallBytes
 	}
 	if err != nil {
 		return admission{}, context.Cause(ctx)
@@ -531,7 +531,7 @@ func (e *emitter) refused() error {
 // buffer is the executor's side of a line. The wait for memory does not count as inactivity.
 type buffer struct {
 	out  *emitter
-	line *memory.Line
+	line *limit.Line
 }
 
 // Grow implements executor.Buffer.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
@@ -113,10 +113,10 @@ type Options struct {
 	Worker       func() task.ID
 	Keys         *executor.Keyring // of the memory of agents
 	// Memory bounds the messages of runs. One run starts whatever the size of its message. Nil: no bound.
-	Memory *memory.Budget
-	// Lines bounds the events that executors read (memory.NewLines), and Events those that are not committed. Nil: no
+	Memory *limit.Budget
+	// Lines bounds the events that executors read (limit.NewLines), and Events those that are not committed. Nil: no
 	// bound.
-	Lines, Events *memory.Budget
+	Lines, Events *limit.Budget
 	// RunAPI returns the address of the run API and the token of a run. Nil: there is no run API.
 	RunAPI func(id task.ID, run task.Fence) executor.API
 	// ResumeURL returns the resume URL of a turn. Nil: no URLs.
@@ -513,7 +513,7 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	p.runs.Go(func() {
 		r.run()
 		free()
-		if held > memory.Small/4 {
+		if held > limit.SmallBytes/4 {
 			// Claims may have left tasks of any agent whose messages did not fit. Several of such may make room.
 			p.Wake("")
 		}

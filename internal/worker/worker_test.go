@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -52,9 +52,9 @@ type setup struct {
 	poll    time.Duration                   // of the queue
 	deaf    bool                            // ignores hints for cancels
 	runAPI  func(task.ID, task.Fence) executor.API
-	memory  *memory.Budget
-	lines   *memory.Budget
-	events  *memory.Budget
+	memory  *limit.Budget
+	lines   *limit.Budget
+	events  *limit.Budget
 }
 
 // options are those of a pool. Agents without a name are a, b, c. Graces are longer than any test.
@@ -224,7 +224,7 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	})
 	other := does(passes)
 	holds.Concurrency, other.Concurrency = 3, 3
-	budget := memory.NewBudget(1 << 20)
+	budget := limit.NewBudget(1 << 20)
 	idle := does(passes)
 	idle.Name = "idle"
 	p := start(t, setup{}, idle)

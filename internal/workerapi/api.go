@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
@@ -80,7 +80,7 @@ type Options struct {
 	// Auth authenticates workers by any of these schemes. Without schemes, workers need no credential.
 	Auth    *auth.Authenticator
 	Schemes []string
-	Memory  *memory.Budgets
+	Memory  *limit.Budgets
 	Limits  web.BodyLimits
 	// Claims bounds the requests that wait, in total and for each caller.
 	Claims   *limit.Places
@@ -251,7 +251,7 @@ type exchange struct {
 	body    []byte
 	caller  task.Caller
 	id      *auth.Authentication // nil: nobody needs a credential
-	account *memory.Account
+	account *limit.Account
 }
 
 // during makes a handler of one that acts for a caller. It checks the credential before it reads the body.
@@ -291,7 +291,7 @@ func (a *API) during(do func(*exchange) error) echo.HandlerFunc {
 			return unread(fault)
 		}
 		c.Set(wholeBody, true)
-		x.body, x.ctx = raw, memory.With(r.Context(), x.account)
+		x.body, x.ctx = raw, limit.WithAccount(r.Context(), x.account)
 		return do(x)
 	}
 }

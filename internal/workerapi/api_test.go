@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -119,7 +119,7 @@ func newWorld(t *testing.T, o options) *world {
 		keys := storetest.Must(s.Derive(t.Context(), runapi.Purpose))(t)
 		tokens := task.NewTokens(keys)
 		require.NoError(t, s.Register(t.Context(), store.Process{ID: r.self, Name: "test"}, time.Hour))
-		budgets := memory.New(64 << 20)
+		budgets := limit.NewBudgets(64 << 20)
 		var agents []worker.Agent
 		for _, name := range []string{"a", "b"} {
 			a := o.agent

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -50,7 +50,7 @@ type queue struct {
 type broker struct {
 	store  Store
 	poll   time.Duration
-	memory *memory.Budget // of the messages of runs
+	memory *limit.Budget // of the messages of runs
 	log    *slog.Logger
 	count  func(agent string, waited time.Duration)
 	wake   chan struct{}

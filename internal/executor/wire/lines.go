@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 )
 
 // ErrCut says that a stream ended inside an event. Only the transport knows whether the writer omitted the last line
@@ -67,7 +67,7 @@ func (s *Stream) forget() {
 
 // small returns an empty buffer: the same one, unless a large event has made it large.
 func small(buf []byte) []byte {
-	if cap(buf) > memory.Small {
+	if cap(buf) > limit.SmallBytes {
 		return nil
 	}
 	return buf[:0]

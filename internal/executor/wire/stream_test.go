@@ -17,7 +17,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -234,8 +234,8 @@ func TestLargeEventsTakeMemory(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, l.most, c.most)
 			require.Zero(t, l.now)
-			require.LessOrEqual(t, cap(s.buf), memory.Small, "large buffers are dropped with their event")
-			require.LessOrEqual(t, cap(s.data), memory.Small)
+			require.LessOrEqual(t, cap(s.buf), limit.SmallBytes, "large buffers are dropped with their event")
+			require.LessOrEqual(t, cap(s.data), limit.SmallBytes)
 		})
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
@@ -40,7 +39,7 @@ type Options struct {
 	NewID   func() task.ID
 	Agents  map[string]Agent
 	Timeout time.Duration // to read a body
-	Memory  *memory.Budgets
+	Memory  *limit.Budgets
 	Log     *slog.Logger
 }
 

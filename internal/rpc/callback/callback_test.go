@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
@@ -232,7 +232,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 // A server without memory for a large body says so, and takes it later. The bytes of a request are free after it.
 func TestBodiesHoldMemory(t *testing.T) {
 	t.Parallel()
-	budgets := memory.New(16 << 20)
+	budgets := limit.NewBudgets(16 << 20)
 	budgets.Requests.Patience = time.Millisecond
 	f := newRig(t, &tasks{agent: "post"}, func(o *callback.Options) { o.Memory = budgets })
 	large := strings.Repeat("x", 128<<10)

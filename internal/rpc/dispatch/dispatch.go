@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -81,7 +81,7 @@ type Options struct {
 	// Quotas bounds the requests and streams of each caller. Nil: no bound.
 	Quotas *limit.Quotas[task.Owner]
 	// Memory bounds the bytes that requests hold. Nil: no bound.
-	Memory *memory.Budgets
+	Memory *limit.Budgets
 	// MaxParts bounds the parts of a message, MaxPart the size of one part in bytes. 0: no bound
 	// but rawjson.MaxParts.
 	MaxParts int
@@ -202,7 +202,7 @@ type Request struct {
 	Began   time.Time
 	Caller  task.Caller // admitted by the agent
 	// Account has the bytes that the request holds.
-	Account *memory.Account
+	Account *limit.Account
 	counted bool   // charged to its caller's rate
 	engine  Engine // as the caller sees it
 	Codec   dialect.Codec

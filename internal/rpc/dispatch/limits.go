@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -29,7 +29,7 @@ const streamPause = 5 * time.Second
 // Arrive opens the account of a request, before its body is read. The caller must call Leave.
 func (o *Runner) Arrive(ctx context.Context, r *Request) context.Context {
 	r.Account = o.opt.Memory.Open(r.holder())
-	return memory.With(ctx, r.Account)
+	return limit.WithAccount(ctx, r.Account)
 }
 
 // Leave closes the account of a request. That of a stream is the stream's.
@@ -53,7 +53,7 @@ func (r *Request) holder() string {
 // CountEarly charges a request with a large body to its caller's rate limit before the body is read,
 // if the endpoint serves one agent. length is negative if it is not known.
 func (o *Runner) CountEarly(r *Request, length int64) error {
-	if 0 <= length && length <= memory.Small || r.Common && len(o.agents) > 1 {
+	if 0 <= length && length <= limit.SmallBytes || r.Common && len(o.agents) > 1 {
 		return nil
 	}
 	var err error

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -33,7 +33,7 @@ type Stream struct {
 	codec   dialect.Codec
 	op      engine.Op
 	st      *engine.Stream
-	account *memory.Account // of what its opening holds
+	account *limit.Account // of what its opening holds
 	// release returns the stream's place.
 	release func()
 	opened  bool // the client has seen the task, or an event of it

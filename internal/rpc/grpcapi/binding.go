@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/web"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
@@ -59,7 +59,7 @@ type Options struct {
 	// FormerStatuses answers errors with the statuses of a version's former edition.
 	FormerStatuses bool
 	// Headers is for metadata of calls without an accepted credential. Nil: no bound.
-	Headers *memory.Budget
+	Headers *limit.Budget
 	Tracer  *tracing.Tracer // nil: no traces
 	Log     *slog.Logger
 }

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
@@ -119,13 +119,13 @@ func TestConnectionsAge(t *testing.T) {
 }
 
 // within is an operation's memory.
-func within(b *memory.Budgets) func(*dispatch.Options) {
+func within(b *limit.Budgets) func(*dispatch.Options) {
 	return func(o *dispatch.Options) { o.Memory = b }
 }
 
 func TestFullBudgetRefusesLargeMessages(t *testing.T) {
 	t.Parallel()
-	budgets := memory.New(64 << 20)
+	budgets := limit.NewBudgets(64 << 20)
 	budgets.Requests.Patience = time.Millisecond
 	limited := make(chan string, 10)
 	s := serve(t, recorder().As, grpcapi.Options{}, within(budgets), func(o *dispatch.Options) {
@@ -145,7 +145,7 @@ func TestFullBudgetRefusesLargeMessages(t *testing.T) {
 	budgets.Requests.Give("another", size)
 	_, err = s.young.SendMessage(with(t), large)
 	require.NoError(t, err)
-	budgets.Each(func(name string, b *memory.Budget) {
+	budgets.Each(func(name string, b *limit.Budget) {
 		waittest.Eventually(t, name, func() error { return waittest.Unless(b.Stat().Used == 0, "bytes are in use") })
 	})
 }
@@ -153,7 +153,7 @@ func TestFullBudgetRefusesLargeMessages(t *testing.T) {
 // TestMessageTakesMemoryBeforeItArrives speaks HTTP/2, because a client's library has no half messages.
 func TestMessageTakesMemoryBeforeItArrives(t *testing.T) {
 	t.Parallel()
-	budgets := memory.New(64 << 20)
+	budgets := limit.NewBudgets(64 << 20)
 	s := serve(t, recorder().As, grpcapi.Options{}, within(budgets))
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.addr)
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestMessageTakesMemoryBeforeItArrives(t *testing.T) {
 	waittest.Eventually(t, "the call", func() error { return waittest.Unless(budgets.Small.Stat().Used > 0, "no bytes in use") })
 	require.Zero(t, budgets.Requests.Stat().Used, "an announced message holds nothing")
 	// The client fills the window, and sends the rest of what is small when the server has read that.
-	data := make([]byte, memory.Small)
+	data := make([]byte, limit.SmallBytes)
 	for len(data) > 5 {
 		n := min(len(data)-5, 16<<10)
 		require.NoError(t, framer.WriteData(1, false, data[:n]))

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 )
 
 // The library takes this many bytes from a client before the binding reads: on a stream, and on a connection.
@@ -40,7 +40,7 @@ func receive(ctx context.Context, admit func(size, upto int64) error) (mem.Buffe
 	}
 	size := int64(binary.BigEndian.Uint32(head[1:]))
 	var request mem.BufferSlice
-	for read, upto := int64(0), min(size, memory.Small); ; read, upto = upto, size {
+	for read, upto := int64(0), min(size, limit.SmallBytes); ; read, upto = upto, size {
 		err := admit(size, upto)
 		var part mem.BufferSlice
 		if err == nil {

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -127,7 +127,7 @@ func TestSendStream(t *testing.T) {
 // send it, and that a client that leaves returns it, too.
 func TestStreamHoldsALargeEventUntilItIsSent(t *testing.T) {
 	t.Parallel()
-	budget := memory.NewBudget(256 << 20)
+	budget := limit.NewBudget(256 << 20)
 	s := serveLog(t, rpctest.NewLogWithin(budget), grpcapi.Options{})
 	id := s.Task("1.0", status(task.StateWorking))
 	slow, leave := context.WithCancel(t.Context())

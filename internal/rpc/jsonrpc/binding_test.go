@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
@@ -47,7 +47,7 @@ type options struct {
 	fake            *rpctest.Recorder // used instead of Engine
 	piped           bool              // for a bubble: a listener without a network
 	MaxBody         int64
-	Memory          *memory.Budgets
+	Memory          *limit.Budgets
 	Quotas          *limit.Quotas[task.Owner]
 	MaxDepth        int
 	BodyTimeout     time.Duration

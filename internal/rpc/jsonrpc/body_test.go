@@ -21,7 +21,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
@@ -165,7 +165,7 @@ var large = map[string]string{
 
 func TestFullBudgetRefusesLargeBodies(t *testing.T) {
 	t.Parallel()
-	budgets := memory.New(64 << 20)
+	budgets := limit.NewBudgets(64 << 20)
 	budgets.Requests.Patience = time.Millisecond
 	limited := make(chan string, 10)
 	o := options{fake: wants("0.3"), Memory: budgets}
@@ -190,7 +190,7 @@ func TestFullBudgetRefusesLargeBodies(t *testing.T) {
 	for version, body := range large {
 		require.Equal(t, http.StatusOK, s.post(t, body, "A2A-Version", version).StatusCode)
 	}
-	budgets.Each(func(name string, b *memory.Budget) {
+	budgets.Each(func(name string, b *limit.Budget) {
 		waittest.Eventually(t, name, func() error { return waittest.Unless(b.Stat().Used == 0, "bytes are in use") })
 	})
 }
@@ -205,14 +205,14 @@ func announced(t *testing.T, s *server, length int) net.Conn {
 // TestAnnouncedBodyHoldsNothing shows that a client must send before the server takes bytes for it.
 func TestAnnouncedBodyHoldsNothing(t *testing.T) {
 	t.Parallel()
-	budgets := memory.New(64 << 20)
+	budgets := limit.NewBudgets(64 << 20)
 	s := serve(t, options{fake: wants("0.3"), Memory: budgets})
 	c := announced(t, s, 15<<20)
 	_, err := io.WriteString(c, strings.Repeat(" ", 1000))
 	require.NoError(t, err)
 	waittest.Eventually(t, "the request", func() error { return waittest.Unless(budgets.Small.Stat().Used > 0, "no bytes in use") })
 	require.Zero(t, budgets.Requests.Stat().Used)
-	_, err = io.WriteString(c, strings.Repeat(" ", memory.Small))
+	_, err = io.WriteString(c, strings.Repeat(" ", limit.SmallBytes))
 	require.NoError(t, err)
 	waittest.Eventually(t, "the rest", func() error { return waittest.Unless(budgets.Requests.Stat().Used > 15<<20, "bytes are in use") })
 	require.NoError(t, c.Close())

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 
-	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -39,7 +39,7 @@ type Log struct {
 func NewLog() *Log { return NewLogWithin(nil) }
 
 // NewLogWithin makes an empty log whose streams share a budget of memory.
-func NewLogWithin(b *memory.Budget) *Log {
+func NewLogWithin(b *limit.Budget) *Log {
 	m := &Log{
 		headers: map[task.ID]task.Task{}, events: map[task.ID][]task.Event{}, keys: map[string]task.ID{},
 		Created: make(chan task.ID, 100),

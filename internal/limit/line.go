@@ -1,4 +1,4 @@
-package memory
+package limit
 
 import (
 	"context"
@@ -82,7 +82,7 @@ func (l *Line) more(n int64) int64 {
 	if l == nil {
 		return 0
 	}
-	return max(n-Small, 0)*lineFactor - l.held
+	return max(n-SmallBytes, 0)*lineFactor - l.held
 }
 
 // Release returns all bytes, and the turn: the event is in the hands of the database, or dropped.

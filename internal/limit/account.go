@@ -1,4 +1,4 @@
-package memory
+package limit
 
 import (
 	"context"
@@ -25,11 +25,11 @@ type Budgets struct {
 	largest  int64   // answer, in bytes of logs
 }
 
-// Share returns the bytes in flight that a limit of memory allows by default: half.
-func Share(limit int64) int64 { return limit / 2 }
+// MemoryShare returns the bytes in flight that a limit of memory allows by default: half.
+func MemoryShare(limit int64) int64 { return limit / 2 }
 
-// New divides bytes in flight into budgets. Headers and what is kept of ended tasks are beside them.
-func New(inFlight int64) *Budgets {
+// NewBudgets divides bytes in flight into budgets. Headers and what is kept of ended tasks are beside them.
+func NewBudgets(inFlight int64) *Budgets {
 	part := func(sixteenths int64) *Budget { return NewBudget(inFlight / 16 * sixteenths) }
 	b := &Budgets{
 		Small: part(1), Requests: part(4), Answers: part(3), Runs: part(2), Streams: part(2), Webhooks: part(2),
@@ -67,9 +67,9 @@ const (
 	logFactor = 3
 )
 
-// Small is the size of a body and of an answer, in bytes, up to which requests do not compete with
+// SmallBytes is the size of a body and of an answer, in bytes, up to which requests do not compete with
 // large ones.
-const Small = 64 << 10
+const SmallBytes = 64 << 10
 
 // outgrown is the holder, of the budget Small, of what requests have read while they wait for the
 // bytes of large ones. So half of that budget is for small requests, however many wait. No caller has
@@ -97,7 +97,7 @@ func (h holding) lacks(n, factor int64) (small, large int64) {
 	switch want := n * factor; {
 	case want <= h.small+h.large:
 		return 0, 0
-	case n <= Small && h.large == 0:
+	case n <= SmallBytes && h.large == 0:
 		return want - h.small, 0
 	default:
 		return 0, want - h.large
@@ -298,16 +298,16 @@ func (a *Account) Close() {
 
 type contextKey struct{}
 
-// With returns a context that carries the account of its request.
-func With(ctx context.Context, a *Account) context.Context {
+// WithAccount returns a context that carries the account of its request.
+func WithAccount(ctx context.Context, a *Account) context.Context {
 	if a == nil {
 		return ctx
 	}
 	return context.WithValue(ctx, contextKey{}, a)
 }
 
-// Of returns the account of a context's request, or nil.
-func Of(ctx context.Context) *Account {
+// AccountOf returns the account of a context's request, or nil.
+func AccountOf(ctx context.Context) *Account {
 	a, _ := ctx.Value(contextKey{}).(*Account)
 	return a
 }

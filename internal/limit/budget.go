@@ -1,4 +1,4 @@
-package memory
+package limit
 
 import (
 	"container/list"
@@ -251,12 +251,12 @@ func (b *Budget) grant(key string, n int64) {
 	b.held[key] += n
 }
 
-// Stat is a reading of a budget.
-type Stat struct{ Size, Used, Refused int64 }
+// BudgetStat is a reading of a budget.
+type BudgetStat struct{ Size, Used, Refused int64 }
 
-// Stat reads the budget.
-func (b *Budget) Stat() Stat {
+// BudgetStat reads the budget.
+func (b *Budget) Stat() BudgetStat {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Stat{b.size, b.used + b.beside, b.refusals}
+	return BudgetStat{b.size, b.used + b.beside, b.refusals}
 }

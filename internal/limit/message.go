@@ -1,4 +1,4 @@
-package memory
+package limit
 
 // messageFactor is the bytes of memory for each byte of a message: its row, the message, and what the
 // executor makes of it.
@@ -6,7 +6,7 @@ const messageFactor = 3
 
 // Messages returns the size of the large messages that fit now. A small one never waits for the memory
 // of large ones.
-func (b *Budget) Messages() int64 { return max(b.Free()/messageFactor, Small) }
+func (b *Budget) Messages() int64 { return max(b.Free()/messageFactor, SmallBytes) }
 
 // Hold holds the memory of a message of n bytes that a claim has brought, until release. If it is large
 // and does not fit, it is beside the budget.
@@ -17,7 +17,7 @@ func (b *Budget) Hold(n int64) (release func()) {
 	n *= messageFactor
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > Small*messageFactor && b.used+n > b.size {
+	if n > SmallBytes*messageFactor && b.used+n > b.size {
 		b.beside += n
 		return func() { b.addBeside(-n) }
 	}

@@ -1,4 +1,4 @@
-package memory
+package limit
 
 import (
 	"context"
@@ -45,17 +45,17 @@ func TestFind(t *testing.T) {
 		configured int64
 		env        string
 		parsed     int64
-		want       Limit
+		want       MemoryLimit
 	}{
-		"version 2, of a parent":    {root: v2, parsed: math.MaxInt64, want: Limit{512 * mib, "cgroup", 512 * mib / 100 * 90}},
-		"version 2, in a container": {root: inside, parsed: math.MaxInt64, want: Limit{256 * mib, "cgroup", 256 * mib / 100 * 90}},
-		"version 1":                 {root: v1, parsed: math.MaxInt64, want: Limit{128 * mib, "cgroup", 128 * mib / 100 * 90}},
-		"none":                      {root: free, parsed: math.MaxInt64, want: Limit{8192 * mib, "machine", 0}},
-		"nothing to read":           {root: fstest.MapFS{}, parsed: math.MaxInt64, want: Limit{unknown, "machine", 0}},
-		"the setting":               {root: v2, configured: 100 * mib, parsed: math.MaxInt64, want: Limit{100 * mib, "limits.memory", 90 * mib}},
-		"GOMEMLIMIT":                {root: v2, env: "200MiB", parsed: 200 * mib, want: Limit{200 * mib, "GOMEMLIMIT", 200 * mib}},
-		"GOMEMLIMIT above a limit":  {root: v2, env: "2GiB", parsed: 2048 * mib, want: Limit{512 * mib, "cgroup", 2048 * mib}},
-		"GOMEMLIMIT off":            {root: v2, env: "off", parsed: math.MaxInt64, want: Limit{512 * mib, "cgroup", 0}},
+		"version 2, of a parent":    {root: v2, parsed: math.MaxInt64, want: MemoryLimit{512 * mib, "cgroup", 512 * mib / 100 * 90}},
+		"version 2, in a container": {root: inside, parsed: math.MaxInt64, want: MemoryLimit{256 * mib, "cgroup", 256 * mib / 100 * 90}},
+		"version 1":                 {root: v1, parsed: math.MaxInt64, want: MemoryLimit{128 * mib, "cgroup", 128 * mib / 100 * 90}},
+		"none":                      {root: free, parsed: math.MaxInt64, want: MemoryLimit{8192 * mib, "machine", 0}},
+		"nothing to read":           {root: fstest.MapFS{}, parsed: math.MaxInt64, want: MemoryLimit{unknown, "machine", 0}},
+		"the setting":               {root: v2, configured: 100 * mib, parsed: math.MaxInt64, want: MemoryLimit{100 * mib, "limits.memory", 90 * mib}},
+		"GOMEMLIMIT":                {root: v2, env: "200MiB", parsed: 200 * mib, want: MemoryLimit{200 * mib, "GOMEMLIMIT", 200 * mib}},
+		"GOMEMLIMIT above a limit":  {root: v2, env: "2GiB", parsed: 2048 * mib, want: MemoryLimit{512 * mib, "cgroup", 2048 * mib}},
+		"GOMEMLIMIT off":            {root: v2, env: "off", parsed: math.MaxInt64, want: MemoryLimit{512 * mib, "cgroup", 0}},
 	} {
 		require.Equal(t, c.want, find(c.root, c.configured, c.env, c.parsed, 90), name)
 	}
@@ -84,7 +84,7 @@ func TestBudget(t *testing.T) {
 		require.ErrorIs(t, b.Take(t.Context(), "d", 20), task.Unavailable)
 		b.Give("c", 60)
 		b.Give("b", 30)
-		require.Equal(t, Stat{Size: 100, Refused: 1}, b.Stat())
+		require.Equal(t, BudgetStat{Size: 100, Refused: 1}, b.Stat())
 		require.Empty(t, b.held)
 	})
 	inBubble(t, "a holder at its share holds up nobody", func(t *testing.T) {
@@ -117,15 +117,15 @@ func TestMessagesThatDoNotFitAreBesideTheBudget(t *testing.T) {
 	beside := b.Hold(mib)
 	require.True(t, b.Crowded())
 	require.Equal(t, int64(mib)/messageFactor, b.Messages())
-	small := b.Hold(Small)
-	require.Equal(t, int64(2*mib+Small)*messageFactor, b.Stat().Used)
+	small := b.Hold(SmallBytes)
+	require.Equal(t, int64(2*mib+SmallBytes)*messageFactor, b.Stat().Used)
 	beside()
 	require.False(t, b.Crowded())
 	rest := b.Hold(b.Messages())
 	require.False(t, b.Crowded())
-	full := b.Hold(Small)
+	full := b.Hold(SmallBytes)
 	require.False(t, b.Crowded(), "small ones are never beside it")
-	require.Equal(t, int64(Small), b.Messages())
+	require.Equal(t, int64(SmallBytes), b.Messages())
 	for _, release := range []func(){fits, small, rest, full} {
 		release()
 	}
@@ -139,7 +139,7 @@ func TestMessagesThatDoNotFitAreBesideTheBudget(t *testing.T) {
 func TestAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := New(256 * mib)
+		b := NewBudgets(256 * mib)
 		large := b.Open("a")
 		require.NoError(t, large.Body(t.Context(), 16*mib))
 		require.NoError(t, large.Reserve(t.Context(), 8*mib))
@@ -152,34 +152,34 @@ func TestAccount(t *testing.T) {
 		require.Equal(t, int64(4*mib)*logFactor, b.Answers.Stat().Used)
 		other := b.Open("b")
 		require.ErrorIs(t, other.Body(t.Context(), 16*mib), task.Unavailable)
-		require.NoError(t, b.Open("c").Body(t.Context(), Small))
-		require.NoError(t, b.Open("c").Reserve(t.Context(), Small))
+		require.NoError(t, b.Open("c").Body(t.Context(), SmallBytes))
+		require.NoError(t, b.Open("c").Reserve(t.Context(), SmallBytes))
 		large.Stored()
 		require.NoError(t, other.Body(t.Context(), 16*mib))
 		other.Close()
 		large.Close()
 		require.Zero(t, b.Requests.Stat().Used)
 		require.Zero(t, b.Answers.Stat().Used)
-		require.Equal(t, int64(Small*(bodyFactor+logFactor)), b.Small.Stat().Used)
+		require.Equal(t, int64(SmallBytes*(bodyFactor+logFactor)), b.Small.Stat().Used)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		a := New(16 * mib).Open("a")
+		a := NewBudgets(16 * mib).Open("a")
 		defer a.Close()
 		began := time.Now()
-		require.NoError(t, a.Body(t.Context(), Small))
-		require.NoError(t, a.Reserve(t.Context(), Small))
-		require.True(t, a.Use(Small))
+		require.NoError(t, a.Body(t.Context(), SmallBytes))
+		require.NoError(t, a.Reserve(t.Context(), SmallBytes))
+		require.True(t, a.Use(SmallBytes))
 		require.Zero(t, waittest.Elapsed(began), "a request does not wait for itself")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		b := New(16 * mib)
+		b := NewBudgets(16 * mib)
 		a := b.Open("a")
-		require.NoError(t, a.Body(t.Context(), Small))
+		require.NoError(t, a.Body(t.Context(), SmallBytes))
 		size := b.Answers.Stat().Size
 		b.Answers.Add("another", size)
 		for range 3 {
 			require.ErrorIs(t, a.Reserve(t.Context(), mib), task.Unavailable)
-			require.Equal(t, int64(Small), b.Small.Stat().Used, "it keeps what it has read, however often it waits")
+			require.Equal(t, int64(SmallBytes), b.Small.Stat().Used, "it keeps what it has read, however often it waits")
 		}
 		b.Answers.Give("another", size)
 		a.Close()
@@ -188,7 +188,7 @@ func TestAccount(t *testing.T) {
 	var none *Account
 	require.NoError(t, none.Body(t.Context(), math.MaxInt64))
 	none.Close()
-	require.Nil(t, Of(t.Context()))
+	require.Nil(t, AccountOf(t.Context()))
 }
 
 // TestWaitForLargeBytes shows that requests which wait for the bytes of large ones leave half of the budget Small to
@@ -200,21 +200,21 @@ func TestWaitForLargeBytes(t *testing.T) {
 		of          func(*Budgets) *Budget
 	}{
 		"bodies": {
-			func(ctx context.Context, a *Account) error { return a.Body(ctx, Small) },
+			func(ctx context.Context, a *Account) error { return a.Body(ctx, SmallBytes) },
 			func(ctx context.Context, a *Account) error { return a.Body(ctx, mib) },
 			func(b *Budgets) *Budget { return b.Requests },
 		},
 		"answers": {
 			func(ctx context.Context, a *Account) error {
-				err := a.Reserve(ctx, Small)
-				a.Use(Small)
+				err := a.Reserve(ctx, SmallBytes)
+				a.Use(SmallBytes)
 				return err
 			},
 			func(ctx context.Context, a *Account) error { return a.Reserve(ctx, mib) },
 			func(b *Budgets) *Budget { return b.Answers },
 		},
 		"answers to bodies": {
-			func(ctx context.Context, a *Account) error { return a.Body(ctx, Small) },
+			func(ctx context.Context, a *Account) error { return a.Body(ctx, SmallBytes) },
 			func(ctx context.Context, a *Account) error { return a.Reserve(ctx, mib) },
 			func(b *Budgets) *Budget { return b.Answers },
 		},
@@ -222,7 +222,7 @@ func TestWaitForLargeBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := New(16 * mib)
+				b := NewBudgets(16 * mib)
 				of := c.of(b)
 				size := of.Stat().Size
 				of.Add("another", size)
@@ -246,7 +246,7 @@ func TestWaitForLargeBytes(t *testing.T) {
 				synctest.Wait()
 				began := time.Now()
 				small := b.Open("another")
-				require.NoError(t, small.Body(t.Context(), Small))
+				require.NoError(t, small.Body(t.Context(), SmallBytes))
 				require.Zero(t, waittest.Elapsed(began))
 				small.Close()
 				require.NotEmpty(t, ended, "some are refused")
@@ -296,12 +296,12 @@ func TestLines(t *testing.T) {
 			if i+1 < len(lines) {
 				require.Empty(t, waiting[i+1], "one at a time")
 			}
-			require.Greater(t, b.Stat().Used, int64(200*mib-2*Small-1))
+			require.Greater(t, b.Stat().Used, int64(200*mib-2*SmallBytes-1))
 			require.NoError(t, l.Grow(t.Context(), 101*mib), "as far as it likes")
 			l.Release()
 			synctest.Wait()
 		}
-		require.Equal(t, Stat{Size: 16 * mib}, b.Stat())
+		require.Equal(t, BudgetStat{Size: 16 * mib}, b.Stat())
 		require.Empty(t, b.held)
 		require.Len(t, b.turn, 1)
 	})
@@ -320,7 +320,7 @@ func TestLines(t *testing.T) {
 		synctest.Wait()
 		for range 3 {
 			quick := b.Line("quick")
-			for n := int64(0); n <= 4*mib; n += Small {
+			for n := int64(0); n <= 4*mib; n += SmallBytes {
 				require.NoError(t, quick.Grow(t.Context(), n))
 			}
 			quick.Release()
@@ -330,13 +330,13 @@ func TestLines(t *testing.T) {
 		for _, l := range slow {
 			l.Release()
 		}
-		require.Equal(t, Stat{Size: 16 * mib}, b.Stat())
+		require.Equal(t, BudgetStat{Size: 16 * mib}, b.Stat())
 	})
 	t.Run("a line that shrinks to nothing holds nothing", func(t *testing.T) {
 		t.Parallel()
 		b := NewLines(16 * mib)
 		l := b.Line("a")
-		require.NoError(t, l.Grow(t.Context(), Small))
+		require.NoError(t, l.Grow(t.Context(), SmallBytes))
 		require.Zero(t, b.Stat().Used)
 		l.Release()
 		l.Release()
@@ -376,7 +376,7 @@ func TestRoomFollowsTheHeap(t *testing.T) {
 	}
 	unchanged := func(want int64) {
 		t.Helper()
-		Limit{Bytes: 1 << 30}.Room(ctx)
+		MemoryLimit{Bytes: 1 << 30}.Room(ctx)
 		for range 3 {
 			runtime.GC()
 			require.Equal(t, want, read("/gc/gogc:percent"))
@@ -393,7 +393,7 @@ func TestRoomFollowsTheHeap(t *testing.T) {
 	unchanged(50)
 	debug.SetGCPercent(usual)
 
-	Limit{Bytes: 1 << 30}.Room(ctx)
+	MemoryLimit{Bytes: 1 << 30}.Room(ctx)
 	becomes("more", func(percent int64) bool { return percent > 2*usual })
 	func() {
 		large := make([]byte, 2*mostRoom)

@@ -1,6 +1,4 @@
-// Package memory keeps a process within its memory: it finds the limit, tells the runtime, and
-// gives out budgets of bytes to work that holds large data.
-package memory
+package limit
 
 import (
 	"bytes"
@@ -13,18 +11,18 @@ import (
 	"strings"
 )
 
-// Limit is the memory that a process may use.
-type Limit struct {
+// MemoryLimit is the memory that a process may use.
+type MemoryLimit struct {
 	Bytes  int64
 	Source string // where it was found: limits.memory, GOMEMLIMIT, cgroup, or machine
 	// Runtime is the limit of the Go runtime (runtime/debug.SetMemoryLimit); 0: none.
 	Runtime int64
 }
 
-// Find returns the limit of this process, and sets that of the Go runtime. configured is the
+// FindMemory returns the limit of this process, and sets that of the Go runtime. configured is the
 // setting, 0 for none. share is the part of the limit, in percent, that the runtime may use.
 // GOMEMLIMIT always takes precedence for the runtime.
-func Find(configured int64, share int64) Limit {
+func FindMemory(configured int64, share int64) MemoryLimit {
 	l := find(os.DirFS("/"), configured, os.Getenv("GOMEMLIMIT"), debug.SetMemoryLimit(-1), share)
 	if l.Runtime > 0 {
 		debug.SetMemoryLimit(l.Runtime)
@@ -33,8 +31,8 @@ func Find(configured int64, share int64) Limit {
 }
 
 // find returns the limit. env is GOMEMLIMIT as the process got it, and parsed as the runtime read it.
-func find(root fs.FS, configured int64, env string, parsed, share int64) Limit {
-	l := Limit{Bytes: configured, Source: "limits.memory"}
+func find(root fs.FS, configured int64, env string, parsed, share int64) MemoryLimit {
+	l := MemoryLimit{Bytes: configured, Source: "limits.memory"}
 	if configured == 0 {
 		l.Bytes, l.Source = cgroup(root), "cgroup"
 	}

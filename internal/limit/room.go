@@ -1,4 +1,4 @@
-package memory
+package limit
 
 import (
 	"context"
@@ -15,7 +15,7 @@ const mostRoom = 64 << 20
 // has doubled. With a heap of 10 MB that is several times a second under load, and each time takes as long. A heap of more than
 // the room is collected as usual (decision 0118). GOGC, or a percentage that the program has set, takes precedence. After ctx
 // has ended, all is as usual.
-func (l Limit) Room(ctx context.Context) {
+func (l MemoryLimit) Room(ctx context.Context) {
 	if os.Getenv("GOGC") != "" || read("/gc/gogc:percent") != usual {
 		return
 	}

@@ -1,4 +1,4 @@
-package memory
+package limit
 
 import (
 	"context"
@@ -94,5 +94,5 @@ func (k *Kept[K, V]) Expire(done <-chan struct{}) {
 	}
 }
 
-// Stat returns what the values take of the budget.
-func (k *Kept[K, V]) Stat() Stat { return k.bytes.Stat() }
+// BudgetStat returns what the values take of the budget.
+func (k *Kept[K, V]) Stat() BudgetStat { return k.bytes.Stat() }
