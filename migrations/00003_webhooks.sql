@@ -26,7 +26,7 @@ COMMENT ON TABLE holdfast.push_configs IS 'Where to deliver the events of a task
 COMMENT ON COLUMN holdfast.push_configs.config_id IS 'Unique within its task; the task''s public id for the default one.';
 COMMENT ON COLUMN holdfast.push_configs.dialect IS 'The A2A version of the request that set it: decides bodies and headers.';
 COMMENT ON COLUMN holdfast.push_configs.schemes IS 'Authentication schemes of the receiver, the preferred one first.';
-COMMENT ON COLUMN holdfast.push_configs.secrets IS 'Token and credentials, sealed (internal/seal); null for neither.';
+COMMENT ON COLUMN holdfast.push_configs.secrets IS 'Token and credentials, sealed (internal/secrets); null for neither.';
 COMMENT ON COLUMN holdfast.push_configs.agent IS 'As the task''s: claims look at no task.';
 COMMENT ON COLUMN holdfast.push_configs.public_id IS 'The task''s public id when the configuration was set, by which the receiver knows it; another task may have that client_id since.';
 

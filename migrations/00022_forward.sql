@@ -7,7 +7,7 @@
 SET LOCAL lock_timeout = '5s';
 
 ALTER TABLE holdfast.task_queue ADD COLUMN forwarded jsonb;
-COMMENT ON COLUMN holdfast.task_queue.forwarded IS 'Headers of the requests with its messages, by the seq of the message: sealed (internal/seal), in base64. Null: none.';
+COMMENT ON COLUMN holdfast.task_queue.forwarded IS 'Headers of the requests with its messages, by the seq of the message: sealed (internal/secrets), in base64. Null: none.';
 
 -- As wait_interrupt: the queue row may be newer than the caller's snapshot.
 -- +goose StatementBegin

@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/login"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -27,7 +27,7 @@ func newLogins(ctx context.Context, e *env, c *access, st *store.Store, api *adm
 	if err != nil {
 		return nil, err
 	}
-	sealing, err := seal.New(keys...)
+	sealing, err := secrets.NewKeys(keys...)
 	if err != nil {
 		return nil, err
 	}

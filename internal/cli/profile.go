@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
 
 // profile is a server with what an operator needs to use it. Its file has no credential, only where to find it.
@@ -27,14 +27,14 @@ type profile struct {
 }
 
 // credential returns where the credential is, and the name of the setting. Nil: the profile has none.
-func (p *profile) credential() (*secret.Source, string) {
+func (p *profile) credential() (*secrets.Source, string) {
 	switch {
 	case p.CredentialFile != "":
-		return secret.File(p.CredentialFile), "credential_file of the profile"
+		return secrets.File(p.CredentialFile), "credential_file of the profile"
 	case len(p.CredentialCommand) > 0:
-		return secret.Command(p.CredentialCommand...), "credential_command of the profile"
+		return secrets.Command(p.CredentialCommand...), "credential_command of the profile"
 	}
-	return secret.Text(p.variable), "credential_env of the profile"
+	return secrets.Text(p.variable), "credential_env of the profile"
 }
 
 // profilesFile is where the profiles are.

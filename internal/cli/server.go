@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/retention"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -73,12 +73,12 @@ func (c *command) openServer(ctx context.Context, verb, database string) (*serve
 
 // serverCredential returns the API key or token for a server, or "". That of a profile goes to the profile's server only.
 func (c *command) serverCredential(ctx context.Context, server string) (string, error) {
-	from, name := secret.Text(c.env("HOLDFAST_SERVER_CREDENTIAL")), "HOLDFAST_SERVER_CREDENTIAL"
+	from, name := secrets.Text(c.env("HOLDFAST_SERVER_CREDENTIAL")), "HOLDFAST_SERVER_CREDENTIAL"
 	if file := c.env("HOLDFAST_SERVER_CREDENTIAL_FILE"); file != "" {
 		if from != nil {
 			return "", usage("HOLDFAST_SERVER_CREDENTIAL and HOLDFAST_SERVER_CREDENTIAL_FILE exclude each other; remove one")
 		}
-		from, name = secret.File(file), "HOLDFAST_SERVER_CREDENTIAL_FILE"
+		from, name = secrets.File(file), "HOLDFAST_SERVER_CREDENTIAL_FILE"
 	}
 	if server == c.profile.Server {
 		from, name = c.profile.credential()

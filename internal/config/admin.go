@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
 
 // Admin says who may use the admin address beyond the probes: metrics, profiles and the details of readiness.
@@ -55,7 +55,7 @@ type AdminLogin struct {
 	// Scheme is the name of the scheme of kind jwt with the issuer. Empty: no such login.
 	Scheme       string            `yaml:"scheme"`
 	ClientID     string            `yaml:"client_id"`
-	ClientSecret *secret.Source    `yaml:"client_secret" env:"HOLDFAST_ADMIN_LOGIN_CLIENT_SECRET"` // read for each login
+	ClientSecret *secrets.Source   `yaml:"client_secret" env:"HOLDFAST_ADMIN_LOGIN_CLIENT_SECRET"` // read for each login
 	Scopes       []string          `yaml:"scopes"`
 	Parameters   map[string]string `yaml:"parameters"` // added to the request for a login
 	// Claims says which token has the tenant, the subject and the scopes of the operator.

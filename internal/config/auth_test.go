@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
 
 const hash = "$2a$12$WXUPqV8rXUIuJd5rvlN7hO0UPnm.LY3FIiNuRmbM6r5T8qk5tG1Ya"
@@ -171,7 +171,7 @@ tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
 	require.Equal(t, grafana, loaded(t, "admin: {trace_url: '"+grafana+"'}").Admin.TraceURL)
 }
 
-func read(t *testing.T, s *secret.Source) string {
+func read(t *testing.T, s *secrets.Source) string {
 	t.Helper()
 	text, err := s.Read(t.Context())
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
@@ -30,8 +30,8 @@ type Config struct {
 	DatabaseURL       string `yaml:"database_url" env:"HOLDFAST_DATABASE_URL" secret:"text"`
 	ListenDatabaseURL string `yaml:"listen_database_url" env:"HOLDFAST_LISTEN_DATABASE_URL" secret:"text"`
 	// DatabasePassword is read for each new connection. The URLs of a loaded configuration have it: see package pgurl.
-	DatabasePassword *secret.Source `yaml:"database_password" env:"HOLDFAST_DATABASE_PASSWORD"`
-	DataDir          string         `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
+	DatabasePassword *secrets.Source `yaml:"database_password" env:"HOLDFAST_DATABASE_PASSWORD"`
+	DataDir          string          `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
 	// Migrate says who migrates an external database.
 	Migrate Migrate `yaml:"migrate" env:"HOLDFAST_MIGRATE"`
 	Roles   []Role  `yaml:"roles" env:"HOLDFAST_ROLES"`
@@ -488,7 +488,7 @@ type OpenAIExecutor struct {
 	Background     bool              `yaml:"background"` // only of the Responses API
 	BaseURL        string            `yaml:"base_url"`
 	Model          string            `yaml:"model"`
-	APIKey         *secret.Source    `yaml:"api_key"` // read for each call
+	APIKey         *secrets.Source   `yaml:"api_key"` // read for each call
 	Headers        map[string]string `yaml:"headers" secret:"headers"`
 	System         string            `yaml:"system"`
 	Parameters     map[string]JSON   `yaml:"parameters"` // further members of requests, such as temperature
@@ -559,9 +559,9 @@ type A2AForward struct {
 
 // A2AAuth is the credential for an A2A server.
 type A2AAuth struct {
-	Bearer   *secret.Source `yaml:"bearer"` // both are read for each call
-	Username string         `yaml:"username"`
-	Password *secret.Source `yaml:"password"`
+	Bearer   *secrets.Source `yaml:"bearer"` // both are read for each call
+	Username string          `yaml:"username"`
+	Password *secrets.Source `yaml:"password"`
 }
 
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.

@@ -10,14 +10,14 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	sizeType     = reflect.TypeFor[Size]()
 	keepType     = reflect.TypeFor[Keep]()
-	sourceType   = reflect.TypeFor[*secret.Source]()
+	sourceType   = reflect.TypeFor[*secrets.Source]()
 )
 
 func join(path, key string) string {
@@ -40,7 +40,7 @@ func (l *loader) decode(path string, n *yaml.Node, v reflect.Value) {
 	case v.Type() == sourceType && n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null":
 		var text string
 		l.decodeScalar(path, n, reflect.ValueOf(&text).Elem())
-		v.Set(reflect.ValueOf(secret.Text(text)))
+		v.Set(reflect.ValueOf(secrets.Text(text)))
 	case v.Type() == jsonType:
 		l.decodeJSON(path, n, v)
 	case v.Kind() == reflect.Struct:
@@ -230,7 +230,7 @@ func (l *loader) setText(path, text string, v reflect.Value) {
 		}
 		v.SetInt(int64(keep))
 	case v.Type() == sourceType:
-		v.Set(reflect.ValueOf(secret.Text(text)))
+		v.Set(reflect.ValueOf(secrets.Text(text)))
 	case v.Kind() == reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {

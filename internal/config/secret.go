@@ -11,11 +11,11 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
 
 // Every secret has three keys: its own for a text, and two with these suffixes. A field is a secret if its type is
-// *secret.Source, which is read when it is used, or if it has the tag secret, which names the form of the value. Load reads
+// *secrets.Source, which is read when it is used, or if it has the tag secret, which names the form of the value. Load reads
 // the latter.
 const (
 	fileSuffix    = "_file"
@@ -33,11 +33,11 @@ const (
 // secretField is a secret that a file or a command may give.
 type secretField struct {
 	key  string // of the text
-	form string // empty: a *secret.Source
+	form string // empty: a *secrets.Source
 	into reflect.Value
 
 	given string // the key that the operator wrote
-	from  *secret.Source
+	from  *secrets.Source
 }
 
 // secretOf returns the secret that a field of a section holds, or nil.
@@ -65,9 +65,9 @@ func (l *loader) decodeSecret(s *secretField, key string, n *yaml.Node) {
 		l.at(key, "cannot be combined with %s; remove one", s.given)
 		return
 	case file != "":
-		s.from = secret.File(file)
+		s.from = secrets.File(file)
 	case len(argv) > 0 && argv[0] != "":
-		s.from = secret.Command(argv...)
+		s.from = secrets.Command(argv...)
 	default:
 		l.at(key, "must not be empty")
 		return
@@ -92,7 +92,7 @@ func (l *loader) secretFromEnvironment(s *secretField, variable string, textGive
 	delete(l.origins, s.key)
 	s.into.SetZero()
 	l.origins[key] = origin{where: "environment variable " + variable}
-	s.given, s.from = key, secret.File(path)
+	s.given, s.from = key, secrets.File(path)
 	l.secrets[s.key] = s
 }
 
@@ -165,7 +165,7 @@ func (l *loader) fill(s *secretField, text string) {
 func parseLines(text, separator string) (map[string]string, error) {
 	out := map[string]string{}
 	lines := bufio.NewScanner(strings.NewReader(text))
-	lines.Buffer(nil, secret.MaxBytes)
+	lines.Buffer(nil, secrets.MaxBytes)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || strings.HasPrefix(line, "#") {

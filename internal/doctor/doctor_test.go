@@ -26,8 +26,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/seal"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
+
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/pgproxytest"
@@ -354,7 +354,7 @@ type sealing struct {
 
 func (s sealing) keys(fill ...byte) (raw [][]byte, text []string) {
 	for _, b := range fill {
-		key := bytes.Repeat([]byte{b}, seal.KeySize)
+		key := bytes.Repeat([]byte{b}, secrets.KeySize)
 		raw, text = append(raw, key), append(text, base64.StdEncoding.EncodeToString(key))
 	}
 	return raw, text
@@ -568,7 +568,7 @@ func TestSurroundings(t *testing.T) {
 		return config.Agent{Name: name, Executor: config.Executor{Kind: config.ExecutorCommand, Command: config.CommandExecutor{Argv: []string{program, "sesame"}}}}
 	}
 	model := config.Agent{Name: "model", Executor: config.Executor{Kind: config.ExecutorOpenAI, OpenAI: config.OpenAIExecutor{
-		BaseURL: agent.URL + "/sesame", APIKey: secret.Text("sesame"), Tools: []config.ToolServer{
+		BaseURL: agent.URL + "/sesame", APIKey: secrets.Text("sesame"), Tools: []config.ToolServer{
 			{Name: "far", URL: gone.URL + "/sesame"}, {Name: "near", Argv: []string{"sh", "sesame"}}, {Name: "typo", Argv: []string{"no-such-tools"}},
 		},
 	}}}

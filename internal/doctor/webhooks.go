@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
 
 // longFailing is how long a receiver may fail before doctor reports it.
@@ -56,13 +56,13 @@ func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 }
 
 // sealing returns the keys that may have sealed secrets: first those of the configuration, given in number, then the server's own.
-func (d *database) sealing(ctx context.Context) (ring *seal.Keys, given int, err error) {
+func (d *database) sealing(ctx context.Context) (ring *secrets.Keys, given int, err error) {
 	own, err := column[[]byte](ctx, d, "SELECT value FROM holdfast.secrets WHERE name = 'push'")
 	if err != nil {
 		return nil, 0, err
 	}
 	keys := d.Config.Push.SealingKeys()
-	ring, err = seal.New(append(keys, own...)...)
+	ring, err = secrets.NewKeys(append(keys, own...)...)
 	return ring, len(keys), err
 }
 
@@ -73,14 +73,14 @@ func (d *database) signingKeys(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	// Only the heads leave the database: plain keys must not.
-	heads, err := column[[]byte](ctx, d, fmt.Sprintf("SELECT substring(private_key FOR %d) FROM holdfast.signing_keys", seal.HeadSize))
+	heads, err := column[[]byte](ctx, d, fmt.Sprintf("SELECT substring(private_key FOR %d) FROM holdfast.signing_keys", secrets.HeadSize))
 	if err != nil {
 		return nil, err
 	}
 	var plain, older, lost int
 	for _, head := range heads {
 		switch key := ring.Key(head); {
-		case !seal.Sealed(head):
+		case !secrets.Sealed(head):
 			plain++
 		case key < 0:
 			lost++
@@ -118,7 +118,7 @@ func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
 	var head []byte
 	var n, sealed, older, besides, lost int
 	err = d.forEach(ctx, fmt.Sprintf(`SELECT substring(secrets FOR %d), count(*)::int FROM holdfast.push_configs
-		WHERE secrets IS NOT NULL GROUP BY 1`, seal.HeadSize), []any{&head, &n}, func() {
+		WHERE secrets IS NOT NULL GROUP BY 1`, secrets.HeadSize), []any{&head, &n}, func() {
 		sealed += n
 		switch key := ring.Key(head); {
 		case key < 0:

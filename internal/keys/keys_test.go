@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/keys"
-	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
@@ -228,7 +228,7 @@ func sealing(t *testing.T, url string, fill ...byte) (*keys.Ring, *store.Store) 
 	t.Helper()
 	var raw [][]byte
 	for _, b := range fill {
-		raw = append(raw, bytes.Repeat([]byte{b}, seal.KeySize))
+		raw = append(raw, bytes.Repeat([]byte{b}, secrets.KeySize))
 	}
 	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2, SecretKeys: raw})
 	require.NoError(t, err)
@@ -304,10 +304,10 @@ func TestPlainKeysAreSealedAtTheNextStart(t *testing.T) {
 	require.Equal(t, signature, sign(t, next))
 	require.Equal(t, earlier.Set(), next.Set())
 
-	require.ErrorIs(t, earlier.Refresh(t.Context()), seal.ErrKey)
+	require.ErrorIs(t, earlier.Refresh(t.Context()), secrets.ErrKey)
 	require.Equal(t, signature, sign(t, earlier))
 	again, _ := sealing(t, url)
-	require.ErrorIs(t, again.Refresh(t.Context()), seal.ErrKey)
+	require.ErrorIs(t, again.Refresh(t.Context()), secrets.ErrKey)
 
 	// A sealed key is of use in its row only.
 	exec(t, url, "UPDATE holdfast.signing_keys SET key_id = 'other'")
@@ -338,11 +338,11 @@ func TestSecretKeyRotation(t *testing.T) {
 		require.NoError(t, r.Refresh(t.Context()))
 		require.Equal(t, signature, sign(t, r))
 	}
-	require.ErrorIs(t, old.Refresh(t.Context()), seal.ErrKey)
+	require.ErrorIs(t, old.Refresh(t.Context()), secrets.ErrKey)
 	require.Equal(t, signature, sign(t, old), "a replica that was left behind signs on")
 
 	lost, other := sealing(t, url, 3)
-	require.ErrorIs(t, lost.Refresh(t.Context()), seal.ErrKey)
+	require.ErrorIs(t, lost.Refresh(t.Context()), secrets.ErrKey)
 	_, err = other.Reseal(t.Context())
-	require.ErrorIs(t, err, seal.ErrKey)
+	require.ErrorIs(t, err, secrets.ErrKey)
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -62,7 +62,7 @@ type Options struct {
 	PublicURL string
 	Secure    bool // browsers use TLS
 	Lifetime  time.Duration
-	Seal      *seal.Keys
+	Seal      *secrets.Keys
 	// Admit finds the caller of a request with a credential. keyID is the API key.
 	Admit func(ctx context.Context, r *auth.Request) (caller task.Caller, scheme, keyID string, err error)
 	// Permits returns an error for a caller who is no operator. Otherwise it makes the caller the actor of the audit log.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 )
 
@@ -41,7 +41,7 @@ func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
 	for i, r := range rows {
 		private := r.PrivateKey
 		switch {
-		case seal.Sealed(private):
+		case secrets.Sealed(private):
 			if private, err = ring.Open(r.PrivateKey, signingPlace(r.KeyID)); err != nil {
 				return nil, fmt.Errorf("signing key %s: %w", r.KeyID, err)
 			}
@@ -56,10 +56,10 @@ func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
 }
 
 // resealSigningKey seals a private key with the first key of the ring, and returns how many rows it changed: none if that is done.
-func (s *Store) resealSigningKey(ctx context.Context, ring *seal.Keys, id string, stored []byte) (int64, error) {
+func (s *Store) resealSigningKey(ctx context.Context, ring *secrets.Keys, id string, stored []byte) (int64, error) {
 	var fresh []byte
 	switch {
-	case seal.Sealed(stored):
+	case secrets.Sealed(stored):
 		var err error
 		if fresh, err = resealed(ring, stored, signingPlace(id)); err != nil || fresh == nil {
 			return 0, err

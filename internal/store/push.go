@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -217,8 +217,8 @@ func encodeSchemes(schemes []string) string {
 	return string(text)
 }
 
-// secrets holds the sealed members of a configuration.
-type secrets struct {
+// pushSecrets holds the sealed members of a configuration.
+type pushSecrets struct {
 	Token       string `json:"token,omitempty"`
 	Credentials string `json:"credentials,omitempty"`
 }
@@ -235,7 +235,7 @@ func (s *Store) sealSecrets(ctx context.Context, id task.ID, c *task.PushConfig)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(secrets{c.Token, c.Credentials})
+	text, err := json.Marshal(pushSecrets{c.Token, c.Credentials})
 	if err != nil {
 		return nil, translate("seal", err)
 	}
@@ -254,7 +254,7 @@ func (s *Store) openSecrets(ctx context.Context, id uuid.UUID, c *task.PushConfi
 	if err != nil {
 		return translate("open secrets", err)
 	}
-	var open secrets
+	var open pushSecrets
 	if err := json.Unmarshal(text, &open); err != nil {
 		return translate("open secrets", errors.New("they are not as we write them")) // do not show them
 	}
@@ -266,7 +266,7 @@ func (s *Store) openSecrets(ctx context.Context, id uuid.UUID, c *task.PushConfi
 // still be opened when the environment has one.
 const secretPush = "push"
 
-func (s *Store) sealing(ctx context.Context) (*seal.Keys, error) {
+func (s *Store) sealing(ctx context.Context) (*secrets.Keys, error) {
 	s.ringMu.Lock()
 	defer s.ringMu.Unlock()
 	if s.ring != nil {
@@ -276,7 +276,7 @@ func (s *Store) sealing(ctx context.Context) (*seal.Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	ring, err := seal.New(append(s.secretKeys[:len(s.secretKeys):len(s.secretKeys)], value)...)
+	ring, err := secrets.NewKeys(append(s.secretKeys[:len(s.secretKeys):len(s.secretKeys)], value)...)
 	if err != nil {
 		return nil, translate("sealing", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -29,7 +29,7 @@ func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
 	return sealed + signing + turns, errors.Join(err, lostSigning, lostTurns)
 }
 
-func (s *Store) resealSigningKeys(ctx context.Context, ring *seal.Keys) (sealed int, err error) {
+func (s *Store) resealSigningKeys(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
 	if len(s.secretKeys) == 0 {
 		return 0, nil // they stay as they are
 	}
@@ -53,7 +53,7 @@ func (s *Store) resealSigningKeys(ctx context.Context, ring *seal.Keys) (sealed 
 	return sealed, errors.Join(lost...)
 }
 
-func (s *Store) resealPushes(ctx context.Context, ring *seal.Keys) (sealed int, err error) {
+func (s *Store) resealPushes(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
 	var lost []error
 	page := dbsqlc.PushSecretsParams{MaxRows: 500}
 	for {
@@ -88,7 +88,7 @@ func (s *Store) resealPushes(ctx context.Context, ring *seal.Keys) (sealed int, 
 
 // resealTurns seals what the turns need that have not ended. It does so value by value: a turn may end meanwhile, and what
 // replicas seal meanwhile has the first key.
-func (s *Store) resealTurns(ctx context.Context, ring *seal.Keys) (sealed int, err error) {
+func (s *Store) resealTurns(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
 	var lost []error
 	page := dbsqlc.TurnsSealedParams{MaxRows: 50}
 	for {
@@ -117,7 +117,7 @@ func (s *Store) resealTurns(ctx context.Context, ring *seal.Keys) (sealed int, e
 	return sealed, errors.Join(append(lost, translate("reseal", err))...)
 }
 
-func (s *Store) resealTurn(ctx context.Context, ring *seal.Keys, r *dbsqlc.TurnsSealedRow) (sealed int, err error) {
+func (s *Store) resealTurn(ctx context.Context, ring *secrets.Keys, r *dbsqlc.TurnsSealedRow) (sealed int, err error) {
 	id := task.ID(r.ID)
 	var forwarded map[string]string
 	if err := json.Unmarshal(r.Forwarded, &forwarded); err != nil {
@@ -184,7 +184,7 @@ func (s *Store) resealTurn(ctx context.Context, ring *seal.Keys, r *dbsqlc.Turns
 }
 
 // resealed seals a value with the first key, or returns nil if it is sealed with that.
-func resealed(ring *seal.Keys, value []byte, place string) ([]byte, error) {
+func resealed(ring *secrets.Keys, value []byte, place string) ([]byte, error) {
 	if ring.Fresh(value) {
 		return nil, nil
 	}

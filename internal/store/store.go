@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -138,7 +138,7 @@ type Store struct {
 	widths     Widths
 	secretKeys [][]byte
 	ringMu     sync.Mutex
-	ring       *seal.Keys // created on first use
+	ring       *secrets.Keys // created on first use
 	lanes      lanes
 	front      front
 

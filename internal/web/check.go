@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
 
 // complain says what is wrong with an option.
@@ -98,7 +98,7 @@ var reserved = []string{
 
 // Credential reads a token, key or password for a header. Callers read it at each call, because orchestrators and commands
 // replace credentials. The error names the source and nothing of the value.
-func Credential(ctx context.Context, from *secret.Source) (string, error) {
+func Credential(ctx context.Context, from *secrets.Source) (string, error) {
 	text, err := from.Recent(ctx)
 	text = strings.TrimSpace(text)
 	if err == nil && !httpguts.ValidHeaderFieldValue(text) {

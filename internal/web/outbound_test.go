@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
@@ -126,7 +126,7 @@ func TestCredentialsComeFromFiles(t *testing.T) {
 		"s3cret\x00nother": " has more than a credential; write it on one line",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		got, err := web.Credential(t.Context(), secret.File(file))
+		got, err := web.Credential(t.Context(), secrets.File(file))
 		if want == "" {
 			require.NoError(t, err)
 			require.Equal(t, "s3cret", got)
@@ -134,7 +134,7 @@ func TestCredentialsComeFromFiles(t *testing.T) {
 		}
 		require.EqualError(t, err, file+want)
 	}
-	_, err := web.Credential(t.Context(), secret.File(file+"-missing"))
+	_, err := web.Credential(t.Context(), secrets.File(file+"-missing"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 

@@ -1267,7 +1267,7 @@ COMMENT ON COLUMN holdfast.push_configs.agent IS 'As the task''s: claims look at
 COMMENT ON COLUMN holdfast.push_configs.public_id IS 'The task''s public id when the configuration was set, by which the receiver knows it; another task may have that client_id since.';
 COMMENT ON COLUMN holdfast.push_configs.dialect IS 'The A2A version of the request that set it: decides bodies and headers.';
 COMMENT ON COLUMN holdfast.push_configs.schemes IS 'Authentication schemes of the receiver, the preferred one first.';
-COMMENT ON COLUMN holdfast.push_configs.secrets IS 'Token and credentials, sealed (internal/seal); null for neither.';
+COMMENT ON COLUMN holdfast.push_configs.secrets IS 'Token and credentials, sealed (internal/secrets); null for neither.';
 CREATE TABLE holdfast.push_cursors (
     task uuid NOT NULL,
     config_id text NOT NULL,
@@ -1451,7 +1451,7 @@ COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that
 COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; infinity: its turn begins with the results of calls; null: neither. No process claims it before.';
 COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait or the calls that this turn follows, or with the resume that began it; null for a turn that only a message began.';
 COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
-COMMENT ON COLUMN holdfast.task_queue.forwarded IS 'Headers of the requests with its messages, by the seq of the message: sealed (internal/seal), in base64. Null: none.';
+COMMENT ON COLUMN holdfast.task_queue.forwarded IS 'Headers of the requests with its messages, by the seq of the message: sealed (internal/secrets), in base64. Null: none.';
 COMMENT ON COLUMN holdfast.task_queue.lease_until IS 'While a remote worker has the run: when its lease ends unless the worker renews it. Null for runs of server processes.';
 COMMENT ON COLUMN holdfast.task_queue.look_at IS 'While a remote worker has the run: when a server process checks its lease, its timeouts and its cancel.';
 CREATE TABLE holdfast.task_settled (

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
@@ -284,7 +284,7 @@ func (l *linkedFirst) Artifact(ctx context.Context, c executor.Chunk) error {
 
 func TestPassesAStreamOn(t *testing.T) {
 	t.Parallel()
-	a, e := newAgent(t, a2a.Options{Headers: map[string]string{"X-Mine": "1"}, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
+	a, e := newAgent(t, a2a.Options{Headers: map[string]string{"X-Mine": "1"}, Auth: a2a.Auth{Bearer: secrets.Text("s3cret")}})
 	a.on("SendStreamingMessage", streams(working(""), status("WORKING", "reading"), chunk("one ", false), chunk("two", true), status("COMPLETED", "done")))
 	run, out := executortest.NewRun("hello"), executortest.NewRecorder()
 	run.Metadata, run.TurnMetadata = json.RawMessage(`{"of":"the task"}`), json.RawMessage(`{"n":1.0}`)
@@ -886,7 +886,7 @@ func TestHostileAgents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, e := newAgent(t, a2a.Options{MaxEvent: 1000, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
+			a, e := newAgent(t, a2a.Options{MaxEvent: 1000, Auth: a2a.Auth{Bearer: secrets.Text("s3cret")}})
 			a.on("SendStreamingMessage", c.answer)
 			a.on("SendMessage", c.answer)
 			out, err := execute(t, e, executortest.NewRun("hello"))
@@ -978,7 +978,7 @@ func TestAgentsOf01(t *testing.T) {
 // Package outbound reads credentials, also from files. Other tests have a token.
 func TestPasswords(t *testing.T) {
 	t.Parallel()
-	a, e := newAgent(t, a2a.Options{Auth: a2a.Auth{Username: "ada", Password: secret.Text("pw")}})
+	a, e := newAgent(t, a2a.Options{Auth: a2a.Auth{Username: "ada", Password: secrets.Text("pw")}})
 	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 	completes(t, e, executortest.NewRun("hello"))
 	require.Equal(t, "Basic YWRhOnB3", a.called("SendStreamingMessage")[0].Header.Get("Authorization"))
@@ -1026,13 +1026,13 @@ func TestOptionsAreChecked(t *testing.T) {
 		"te is about one connection":         {CardURL: "http://h", Forward: []string{"te"}},
 		"X-Key is given twice":               {CardURL: "http://h", Forward: []string{"x-key", "X-Key"}},
 		"X-Key is in headers, too":           {CardURL: "http://h", Forward: []string{"X-Key"}, Headers: map[string]string{"x-key": "1"}},
-		"auth: sets the header Authoriz":     {CardURL: "http://h", Forward: []string{"authorization"}, Auth: a2a.Auth{Bearer: secret.Text("a")}},
+		"auth: sets the header Authoriz":     {CardURL: "http://h", Forward: []string{"authorization"}, Auth: a2a.Auth{Bearer: secrets.Text("a")}},
 		"card_keys: is neither a JSON Web":   {CardURL: "http://h", CardKeys: "x"},
 		"card_keys: is given twice":          {CardURL: "http://h", CardKeys: "x", CardKeysFile: "y"},
 		"card_keys: open /nowhere/keys":      {CardURL: "http://h", CardKeysFile: "/nowhere/keys"},
-		"auth: has several credentials":      {CardURL: "http://h", Auth: a2a.Auth{Bearer: secret.Text("a"), Username: "b"}},
-		"auth.username: is required":         {CardURL: "http://h", Auth: a2a.Auth{Password: secret.Text("a")}},
-		"no such file":                       {CardURL: "http://h", Auth: a2a.Auth{Bearer: secret.File("/nowhere/token")}},
+		"auth: has several credentials":      {CardURL: "http://h", Auth: a2a.Auth{Bearer: secrets.Text("a"), Username: "b"}},
+		"auth.username: is required":         {CardURL: "http://h", Auth: a2a.Auth{Password: secrets.Text("a")}},
+		"no such file":                       {CardURL: "http://h", Auth: a2a.Auth{Bearer: secrets.File("/nowhere/token")}},
 		"url: has a path":                    {URL: "http://h/a2a", Version: "1.0", Binding: "grpc"},
 		"url: has a path or":                 {URL: "http://h?k=v", Version: "1.0", Binding: "GRPC"},
 		"version: is required":               {URL: "http://h", Binding: "grpc"},

@@ -25,7 +25,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
@@ -176,18 +176,18 @@ func TestExtendedCards(t *testing.T) {
 				require.Equal(t, "Public", cards.Public.Name)
 				return cards
 			}
-			got := cards(a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
+			got := cards(a2a.Options{Auth: a2a.Auth{Bearer: secrets.Text("s3cret")}})
 			require.NotNil(t, got.Extended)
 			require.Equal(t, "Extended", got.Extended.Name)
 			require.Equal(t, "Extended", cards(a2a.Options{Headers: map[string]string{"Authorization": "Bearer s3cret"}}).Extended.Name)
 			require.Nil(t, cards(a2a.Options{}).Extended, "without a credential")
-			require.Nil(t, cards(a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("another")}}).Extended)
+			require.Nil(t, cards(a2a.Options{Auth: a2a.Auth{Bearer: secrets.Text("another")}}).Extended)
 		})
 	}
 	t.Run("none declared", func(t *testing.T) {
 		t.Parallel()
 		asked := func(*http.Request, []byte) bool { t.Error("the front has asked for it"); return false }
-		e, err := a2a.New(a2a.Options{CardURL: extended(t, "1.0", "JSONRPC", `"capabilities":{}`, asked, ""), Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
+		e, err := a2a.New(a2a.Options{CardURL: extended(t, "1.0", "JSONRPC", `"capabilities":{}`, asked, ""), Auth: a2a.Auth{Bearer: secrets.Text("s3cret")}})
 		require.NoError(t, err)
 		cards, err := e.Cards(t.Context())
 		require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestExtendedCards(t *testing.T) {
 func TestExtendedCardFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, log, changed := watched(t, a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("s3cret-token")}})
+		a, log, changed := watched(t, a2a.Options{Auth: a2a.Auth{Bearer: secrets.Text("s3cret-token")}})
 		declares := strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)
 		a.on("GetExtendedAgentCard", fails(-32603, "you sent s3cret-token"))
 		a.show(200, declares)
@@ -281,7 +281,7 @@ func TestSignaturesOfCards(t *testing.T) {
 	}
 
 	// A new key in the file is used without a restart.
-	a, e := newAgent(t, a2a.Options{CardKeysFile: file, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
+	a, e := newAgent(t, a2a.Options{CardKeysFile: file, Auth: a2a.Auth{Bearer: secrets.Text("s3cret")}})
 	a.show(200, a.signedCard(other, strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)))
 	_, err := e.Cards(t.Context())
 	require.ErrorContains(t, err, "signatures: none")

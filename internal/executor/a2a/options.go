@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
@@ -52,9 +52,9 @@ type Options struct {
 
 // Auth is the credential of the front. At most one of its kinds is set.
 type Auth struct {
-	Bearer   *secret.Source
+	Bearer   *secrets.Source
 	Username string
-	Password *secret.Source
+	Password *secrets.Source
 }
 
 const auto = "auto"

@@ -32,7 +32,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
@@ -194,7 +194,7 @@ func TestGRPCPassesAStreamOn(t *testing.T) {
 	eachRPC(t, func(t *testing.T, version string) {
 		t.Helper()
 		a, f := newRPCAgent(t, version, a2a.Options{
-			Headers: map[string]string{"X-Mine": "1", "User-Agent": "mine"}, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}, Forward: []string{"X-Theirs"},
+			Headers: map[string]string{"X-Mine": "1", "User-Agent": "mine"}, Auth: a2a.Auth{Bearer: secrets.Text("s3cret")}, Forward: []string{"X-Theirs"},
 		})
 		a.on("SendStreamingMessage", rpcSays(working(""), status("WORKING", "reading"), chunk("one ", false), chunk("two", true), status("COMPLETED", "done")))
 		run, out := executortest.NewRun("hello"), executortest.NewRecorder()
@@ -229,7 +229,7 @@ func TestGRPCOperations(t *testing.T) {
 	t.Parallel()
 	eachRPC(t, func(t *testing.T, version string) {
 		t.Helper()
-		a, f := newRPCAgent(t, version, a2a.Options{Poll: true, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
+		a, f := newRPCAgent(t, version, a2a.Options{Poll: true, Auth: a2a.Auth{Bearer: secrets.Text("s3cret")}})
 		f.Push(func(task.ID) (url, token string) { return "https://holdfast.example/n", "s3cret" })
 		extended := map[string]string{"1.0": "GetExtendedAgentCard", "0.3": "GetAgentCard"}[version]
 		a.on(extended, rpcSays(strings.Replace(a.card(), `"name":"Up"`, `"name":"More"`, 1)))
@@ -365,7 +365,7 @@ func TestGRPCFaults(t *testing.T) {
 			t.Parallel()
 			told := make(chan web.Class, 10)
 			a, f := newRPCAgent(t, "1.0", a2a.Options{
-				MaxEvent: 1000, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}, Forward: []string{"X-Theirs"},
+				MaxEvent: 1000, Auth: a2a.Auth{Bearer: secrets.Text("s3cret")}, Forward: []string{"X-Theirs"},
 				Observe: func(class web.Class, _ time.Duration) { told <- class },
 			})
 			a.on("SendStreamingMessage", c.answer)

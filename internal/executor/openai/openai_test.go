@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/modeltest"
 )
@@ -36,7 +36,7 @@ func (f *fake) agent(t *testing.T, change ...func(*openai.Options)) executor.Exe
 
 func agent(t *testing.T, opts openai.Options, change ...func(*openai.Options)) executor.Executor {
 	t.Helper()
-	opts.Model, opts.APIKey = modeltest.Model, secret.Text(modeltest.Key)
+	opts.Model, opts.APIKey = modeltest.Model, secrets.Text(modeltest.Key)
 	for _, c := range change {
 		c(&opts)
 	}
@@ -577,7 +577,7 @@ func TestKeyInAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, []byte("old-key\n"), 0o600))
 	f := newFake(t, modeltest.Streams(modeltest.Text("Hi"), modeltest.Stop, modeltest.Done))
-	agent := f.agent(t, func(o *openai.Options) { o.APIKey = secret.File(file) })
+	agent := f.agent(t, func(o *openai.Options) { o.APIKey = secrets.File(file) })
 	require.NoError(t, os.WriteFile(file, []byte(modeltest.Key+"\n"), 0o600))
 	ran(t, agent, "hello")
 
@@ -590,7 +590,7 @@ func TestKeyInAFile(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	_, err := openai.New(openai.Options{
-		BaseURL: "api.test/v1", APIKey: secret.Text("a\nb"), IdleTimeout: -1, Headers: map[string]string{"Content-Type": "x", "a b": ""},
+		BaseURL: "api.test/v1", APIKey: secrets.Text("a\nb"), IdleTimeout: -1, Headers: map[string]string{"Content-Type": "x", "a b": ""},
 		Parameters: map[string]json.RawMessage{"messages": json.RawMessage("[]"), "seed": json.RawMessage("{")},
 	})
 	for _, want := range []string{

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
@@ -23,7 +23,7 @@ type Options struct {
 	Responses  bool // call the Responses API instead of Chat Completions
 	Background bool // have the API go on with a response when the connection or this process is gone; only for Responses
 
-	APIKey  *secret.Source    // sent as a bearer token; nil sends none
+	APIKey  *secrets.Source   // sent as a bearer token; nil sends none
 	Headers map[string]string // sent with every call
 
 	System     string                     // the first message of every conversation; empty sends none

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/mcptest"
 	"github.com/holdfast-a2a/holdfast/internal/test/modeltest"
@@ -639,7 +639,7 @@ func TestSecretsAreInNoError(t *testing.T) {
 				t.Cleanup(server.Close)
 				agent, err := openai.New(openai.Options{
 					BaseURL: "http://user:" + password + "@" + server.Listener.Addr().String() + "/v1?key=" + query, Model: "x",
-					APIKey: secret.Text(modeltest.Key), Headers: map[string]string{"X-Key": header}, Responses: responses, Background: true,
+					APIKey: secrets.Text(modeltest.Key), Headers: map[string]string{"X-Key": header}, Responses: responses, Background: true,
 				})
 				require.NoError(t, err)
 				_, err = run(t, agent, "hello")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
 
 // marker separates a URL from the source of its password. The marker is not a part of PostgreSQL's URLs: it makes URLs complete
@@ -19,7 +19,7 @@ const marker = "\x00password="
 
 // WithPassword returns a URL whose connections read their passwords from a source, each when it is opened. Only this package
 // reads such URLs.
-func WithPassword(url string, from *secret.Source) string {
+func WithPassword(url string, from *secrets.Source) string {
 	raw, err := json.Marshal(from)
 	if err != nil {
 		panic(err) // texts have a form in JSON
@@ -31,7 +31,7 @@ func WithPassword(url string, from *secret.Source) string {
 // password file once, when they parse the URL: a rotated password would lock out a running process.
 func split(url string) (string, Before, error) {
 	plain, raw, found := strings.Cut(url, marker)
-	from := new(secret.Source)
+	from := new(secrets.Source)
 	if found {
 		if err := json.Unmarshal([]byte(raw), from); err != nil {
 			return "", nil, fmt.Errorf("database url: the source of the password: %w", err)

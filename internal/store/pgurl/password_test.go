@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
@@ -28,8 +28,8 @@ func TestPasswordIsReadForEachConnection(t *testing.T) {
 	}
 	write("first")
 	for name, url := range map[string]string{
-		"a file":    pgurl.WithPassword(plain, secret.File(file)),
-		"a command": pgurl.WithPassword(plain, secret.Command("cat", file)),
+		"a file":    pgurl.WithPassword(plain, secrets.File(file)),
+		"a command": pgurl.WithPassword(plain, secrets.Command("cat", file)),
 		"passfile":  plain + "&passfile=" + passfile,
 	} {
 		write("wrong")
@@ -67,7 +67,7 @@ func TestPasswordIsReadForEachConnection(t *testing.T) {
 
 func TestPasswordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	_, err := pgurl.Connect(t.Context(), pgurl.WithPassword("host=/nowhere user=app", secret.Command("/bin/sh", "-c", "echo s3cret; exit 1")))
+	_, err := pgurl.Connect(t.Context(), pgurl.WithPassword("host=/nowhere user=app", secrets.Command("/bin/sh", "-c", "echo s3cret; exit 1")))
 	require.EqualError(t, err, "database_password: the command /bin/sh failed (exit status 1)")
 }
 

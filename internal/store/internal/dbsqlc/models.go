@@ -168,7 +168,7 @@ type PushConfig struct {
 	Url     string
 	// Authentication schemes of the receiver, the preferred one first.
 	Schemes []byte
-	// Token and credentials, sealed (internal/seal); null for neither.
+	// Token and credentials, sealed (internal/secrets); null for neither.
 	Secrets   []byte
 	CreatedAt time.Time
 }

@@ -1,7 +1,4 @@
-// Package secret reads values that must not be in a configuration: from files, which orchestrators mount and replace, and from
-// commands, which ask a key service or a vault. Errors name the source, and never show the value or what a command wrote to
-// stdout.
-package secret
+package secrets
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package seal
+package secrets
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ func ring(t *testing.T, fill ...byte) *Keys {
 	for i, b := range fill {
 		raw[i] = bytes.Repeat([]byte{b}, KeySize)
 	}
-	k, err := New(raw...)
+	k, err := NewKeys(raw...)
 	require.NoError(t, err)
 	return k
 }
@@ -87,18 +87,18 @@ func TestParseKeys(t *testing.T) {
 	t.Parallel()
 	one, two := bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize)
 	text := base64.StdEncoding.EncodeToString
-	keys, err := Parse(text(one) + ", " + text(two))
+	keys, err := ParseKeys(text(one) + ", " + text(two))
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{one, two}, keys)
 	for _, bad := range []string{"", "nonsense!", text(one[1:]), text(one) + ","} {
-		_, err := Parse(bad)
+		_, err := ParseKeys(bad)
 		require.Error(t, err, bad)
 		if len(bad) > 0 {
 			require.NotContains(t, err.Error(), bad)
 		}
 	}
-	_, err = New()
+	_, err = NewKeys()
 	require.Error(t, err)
-	_, err = New(one[1:])
+	_, err = NewKeys(one[1:])
 	require.Error(t, err)
 }

@@ -1,6 +1,4 @@
-// Package seal protects secrets from a reader of the database who cannot read the environment. It uses AES-256-GCM with
-// keys that the operator gives. The first key seals and all keys open, so that keys can be replaced one by one.
-package seal
+package secrets
 
 import (
 	"crypto/aes"
@@ -40,8 +38,8 @@ type key struct {
 // Keys seals and opens values. Its methods may be called from many goroutines.
 type Keys struct{ keys []key }
 
-// New makes a ring of keys of KeySize bytes each. The first one seals.
-func New(raw ...[]byte) (*Keys, error) {
+// NewKeys makes a ring of keys of KeySize bytes each. The first one seals.
+func NewKeys(raw ...[]byte) (*Keys, error) {
 	k := new(Keys)
 	for i, r := range raw {
 		if len(r) != KeySize {
@@ -69,8 +67,8 @@ func keyID(raw []byte) [idSize]byte {
 	return [idSize]byte(sum[:idSize])
 }
 
-// Parse reads keys as the environment holds them: in base64, separated by commas.
-func Parse(s string) ([][]byte, error) {
+// ParseKeys reads keys as the environment holds them: in base64, separated by commas.
+func ParseKeys(s string) ([][]byte, error) {
 	var keys [][]byte
 	for i, text := range strings.Split(s, ",") {
 		raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))

@@ -1,4 +1,4 @@
-package secret_test
+package secrets_test
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/secret"
+	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
-func script(text string) *secret.Source { return secret.Command("/bin/sh", "-c", text) }
+func script(text string) *secrets.Source { return secrets.Command("/bin/sh", "-c", text) }
 
 // A value loses one line break at its end, and nothing else.
 func TestValueLosesOneLineBreak(t *testing.T) {
@@ -24,17 +24,17 @@ func TestValueLosesOneLineBreak(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	for written, want := range map[string]string{"s3cret": "s3cret", "s3cret\n": "s3cret", "s3cret\r\n": "s3cret", " a b \n\n": " a b \n"} {
 		require.NoError(t, os.WriteFile(file, []byte(written), 0o600))
-		for _, s := range []*secret.Source{secret.File(file), secret.Command("cat", file)} {
+		for _, s := range []*secrets.Source{secrets.File(file), secrets.Command("cat", file)} {
 			got, err := s.Read(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		}
 	}
-	require.Nil(t, secret.Text(""))
-	got, err := secret.Text("x\n").Read(t.Context())
+	require.Nil(t, secrets.Text(""))
+	got, err := secrets.Text("x\n").Read(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "x\n", got, "a text is the value itself")
-	got, err = (*secret.Source)(nil).Read(t.Context())
+	got, err = (*secrets.Source)(nil).Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
@@ -44,10 +44,10 @@ func TestErrorsShowNoSecret(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
-	for want, s := range map[string]*secret.Source{
-		"/nowhere/file":     secret.File("/nowhere/file"),
-		empty + " is empty": secret.File(empty),
-		"/nowhere/program":  secret.Command("/nowhere/program", "s3cret"),
+	for want, s := range map[string]*secrets.Source{
+		"/nowhere/file":     secrets.File("/nowhere/file"),
+		empty + " is empty": secrets.File(empty),
+		"/nowhere/program":  secrets.Command("/nowhere/program", "s3cret"),
 		"the command /bin/sh failed (exit status 3): access denied": script("echo s3cret; echo access  denied >&2; exit 3"),
 		"the output of /bin/sh is empty":                            script("exit 0"),
 		"wrote more than 1048576 bytes":                             script("yes s3cret | head -c 1048577"),
@@ -58,7 +58,7 @@ func TestErrorsShowNoSecret(t *testing.T) {
 		require.NotContains(t, s.String(), "s3cret")
 		require.Empty(t, got)
 	}
-	require.NotContains(t, secret.Text("s3cret").String(), "s3cret")
+	require.NotContains(t, secrets.Text("s3cret").String(), "s3cret")
 }
 
 // A command that hangs ends with the context, with its children: Read waits for all that could still write to its pipe.
@@ -106,24 +106,24 @@ func TestReadAsksAnew(t *testing.T) {
 	require.Equal(t, "3", read(counter.Read))
 	require.Equal(t, "4", read(counter.Read))
 	require.NoError(t, os.WriteFile(file, []byte("a"), 0o600))
-	require.Equal(t, "a", read(secret.File(file).Recent))
+	require.Equal(t, "a", read(secrets.File(file).Recent))
 	require.NoError(t, os.WriteFile(file, []byte("b"), 0o600))
-	replaced := secret.File(file)
+	replaced := secrets.File(file)
 	require.Empty(t, replaced.Used())
 	require.Equal(t, "b", read(replaced.Recent))
 	require.NoError(t, os.WriteFile(file, []byte("c"), 0o600))
 	require.Equal(t, "c", read(replaced.Recent))
 	require.Equal(t, "c", read(replaced.Recent))
 	require.Equal(t, []string{"c", "b"}, replaced.Used(), "an answer may repeat the value of its request")
-	require.Equal(t, []string{"x"}, secret.Text("x").Used())
+	require.Equal(t, []string{"x"}, secrets.Text("x").Used())
 }
 
 func TestSourceAsJSON(t *testing.T) {
 	t.Parallel()
-	for _, s := range []*secret.Source{secret.Text("a"), secret.File("/dev/null"), secret.Command("echo", "b c")} {
+	for _, s := range []*secrets.Source{secrets.Text("a"), secrets.File("/dev/null"), secrets.Command("echo", "b c")} {
 		raw, err := json.Marshal(s)
 		require.NoError(t, err)
-		var again secret.Source
+		var again secrets.Source
 		require.NoError(t, json.Unmarshal(raw, &again))
 		require.Equal(t, s.String(), again.String())
 	}
