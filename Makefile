@@ -78,12 +78,12 @@ postgres: ## what depends on PostgreSQL, on the oldest and the newest version
 	$(MAKE) --no-print-directory test-postgres VERSION=18
 
 test-postgres: bin/gotestsum ## the same on one version, which it downloads: VERSION=16, or a release such as 18.3
-	HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $(VERSION)) && export HOLDFAST_PG_BIN && \
+	HOLDFAST_PG_BIN=$$(go run ./internal/pg/pgembed/download $(VERSION)) && export HOLDFAST_PG_BIN && \
 		$(GOTEST) -count=1 -timeout $(TIMEOUT) -run 'Plans|Schema|View|Partition|AllOperations|FullQueue' ./internal/store/... ./internal/hub
 
 test-postgres-all: bin/gotestsum ## make test on all versions of PostgreSQL
 	set -e; for version in 14 15 16 17 18; do \
-		HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $$version) $(MAKE) --no-print-directory test; done
+		HOLDFAST_PG_BIN=$$(go run ./internal/pg/pgembed/download $$version) $(MAKE) --no-print-directory test; done
 
 test-pooler: bin/gotestsum ## the integration tests behind PgBouncer in transaction mode, with a direct URL for LISTEN (needs pgbouncer)
 	HOLDFAST_TEST_POOLER=pgbouncer $(MAKE) --no-print-directory clusters

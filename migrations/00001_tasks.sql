@@ -6,7 +6,7 @@
 --   task_events.kind   1 message, 2 status, 3 artifact chunk, 4 run note (clients do not see it)
 --
 -- Everything that grows is partitioned by time, so that old rows go by dropping a table and nobody vacuums what has
--- come to rest. The server creates the partitions ahead (internal/store/partition); none of them is here. No table has a
+-- come to rest. The server creates the partitions ahead (internal/pg/partition); none of them is here. No table has a
 -- default partition: PostgreSQL could then neither attach nor detach one without locking out everybody else.
 --
 --   tasks ─┬─ tasks_open                     state 1 to 4: small, updated all the time

@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-a2a/holdfast/internal/pg/pgurl"
+	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
-	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
 // outages explains warnings about the database, of which there are many at once. It logs when the database goes out of reach and

@@ -6,9 +6,9 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/maintenance"
+	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
 	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 )
 
 // NewRetention makes the retention that a configuration describes.

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 )
 
 // helpInstead helps a person who calls holdfast without anything, unless it is the first start: then the server starts. Programs, such

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/pgembed"
-	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 )
 
 // Live returns the real dependencies of the verbs. banner receives the server's lines for the user when it is up; nil for none. agents

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 )
 
 // Policy is how long an agent's tasks are kept. 0 means forever.

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/partition"
-	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
+	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
+	"github.com/holdfast-a2a/holdfast/internal/pg/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
 )
 
 // Widths says how much time the partitions of each family cover. Zero means a month.

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/holdfast-a2a/holdfast/internal/pgembed"
-	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 )
 
 // PrivateServer is a PostgreSQL server of one test, which the test can stop and start. Its address

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
+	"github.com/holdfast-a2a/holdfast/internal/pg/pgurl"
 )
 
 // Unreached is a failed attempt to connect to a database, told for operators.

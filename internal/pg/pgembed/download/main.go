@@ -1,7 +1,7 @@
 // Command download downloads a version of PostgreSQL, unless it is there already, and prints the directory of its
 // programs, for HOLDFAST_PG_BIN:
 //
-//	HOLDFAST_PG_BIN=$(go run ./internal/pgembed/download 18.3) go test ./...
+//	HOLDFAST_PG_BIN=$(go run ./internal/pg/pgembed/download 18.3) go test ./...
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 )
 
 func main() {
