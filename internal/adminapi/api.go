@@ -20,10 +20,10 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 
-	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
 
 // Path is where the admin API is.

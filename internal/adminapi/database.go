@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
 
 type partitionView struct {

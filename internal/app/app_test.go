@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep"
 )
 
 // A card of another server has passed no check of the configuration.
@@ -151,7 +151,7 @@ func TestRetentionDutiesComeInTime(t *testing.T) {
 	require.Equal(t, 10*time.Minute, dutyOf(t, &config.Config{}, "retention_records").Every)
 }
 
-func dutyOf(t *testing.T, cfg *config.Config, name string) maintenance.Duty {
+func dutyOf(t *testing.T, cfg *config.Config, name string) upkeep.Duty {
 	t.Helper()
 	for _, d := range retentionDuties(&env{cfg: cfg}, nil) {
 		if d.Name == name {
@@ -159,7 +159,7 @@ func dutyOf(t *testing.T, cfg *config.Config, name string) maintenance.Duty {
 		}
 	}
 	require.FailNow(t, "no duty "+name)
-	return maintenance.Duty{}
+	return upkeep.Duty{}
 }
 
 // notifySocket is the socket of a supervisor, which receives a datagram for each message.

@@ -7,15 +7,15 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/calls"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
-	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
 
 // newDuties lists the periodic work of this process. pool and caller are nil without the worker role; ring may be nil.
-func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *workerapi.Watch, ring *keys.Ring, operators *adminapi.API) *maintenance.Runner {
-	duties := []maintenance.Duty{
+func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *workerapi.Watch, ring *keys.Ring, operators *adminapi.API) *upkeep.Runner {
+	duties := []upkeep.Duty{
 		{Name: "partitions", Every: ahead(e.cfg), Alone: true, Run: partitions(e, st)},
 		{Name: "admin_jobs", Every: time.Second, Timeout: time.Minute, Run: operators.RunJob},
 	}
@@ -23,21 +23,21 @@ func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool
 	duties = append(duties, figureDuties(e, st)...)
 	if pool != nil {
 		// The timeout must leave time to find canceled and lost runs within a lease.
-		duties = append(duties, maintenance.Duty{
+		duties = append(duties, upkeep.Duty{
 			Name: "runs", Every: time.Second, Timeout: max(e.cfg.Worker.LeaseTTL/3, time.Second), Run: whole(pool.Reconcile),
-		}, maintenance.Duty{Name: "timers", Every: time.Second, Run: timers(st)},
-			maintenance.Duty{Name: "cancels", Every: time.Second, Run: whole(pool.Notices)},
-			maintenance.Duty{Name: "calls", Every: time.Second, Wake: caller.Wake(), Run: caller.Run},
-			maintenance.Duty{Name: "relays", Every: time.Second, Run: caller.Relay})
+		}, upkeep.Duty{Name: "timers", Every: time.Second, Run: timers(st)},
+			upkeep.Duty{Name: "cancels", Every: time.Second, Run: whole(pool.Notices)},
+			upkeep.Duty{Name: "calls", Every: time.Second, Wake: caller.Wake(), Run: caller.Run},
+			upkeep.Duty{Name: "relays", Every: time.Second, Run: caller.Relay})
 	}
-	duties = append(duties, maintenance.Duty{Name: "remote_runs", Every: time.Second, Run: watch.Run})
+	duties = append(duties, upkeep.Duty{Name: "remote_runs", Every: time.Second, Run: watch.Run})
 	if ring != nil {
-		duties = append(duties, maintenance.Duty{Name: "signing_keys", Every: time.Minute, Run: whole(ring.Refresh)})
+		duties = append(duties, upkeep.Duty{Name: "signing_keys", Every: time.Minute, Run: whole(ring.Refresh)})
 	}
 	for _, d := range duties {
 		e.metrics.Duties(d.Name)
 	}
-	return maintenance.New(maintenance.Options{
+	return upkeep.New(upkeep.Options{
 		Duties: duties, Leases: st, Holder: keeper.ID, Ran: e.metrics.DutyRan, Log: e.log,
 	})
 }

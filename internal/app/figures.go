@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep"
 )
 
 // figures are the metrics about the whole cluster. One replica at a time reads each of them, whatever the number of replicas.
@@ -44,13 +44,13 @@ func (f *figures) export(e *env, agents []string) {
 }
 
 // figureDuties read the figures.
-func figureDuties(e *env, st *store.Store) []maintenance.Duty {
+func figureDuties(e *env, st *store.Store) []upkeep.Duty {
 	f := e.figures
 	agents := make([]string, len(e.cfg.Agents))
 	for i := range e.cfg.Agents {
 		agents[i] = e.cfg.Agents[i].Name
 	}
-	duties := []maintenance.Duty{
+	duties := []upkeep.Duty{
 		figureDuty("queue_figures", countEvery, countTimeout, f.queue, queueDepths(st, agents)),
 		figureDuty("database_figures", f.measureEvery, 0, f.database, databaseFigures(st)),
 	}
@@ -60,8 +60,8 @@ func figureDuties(e *env, st *store.Store) []maintenance.Duty {
 	return duties
 }
 
-func figureDuty[T any](name string, every, timeout time.Duration, to *telemetry.Figures[T], read func(context.Context) (T, error)) maintenance.Duty {
-	return maintenance.Duty{Name: name, Every: every, Timeout: timeout, Alone: true, Lost: to.Forget, Run: whole(func(ctx context.Context) error {
+func figureDuty[T any](name string, every, timeout time.Duration, to *telemetry.Figures[T], read func(context.Context) (T, error)) upkeep.Duty {
+	return upkeep.Duty{Name: name, Every: every, Timeout: timeout, Alone: true, Lost: to.Forget, Run: whole(func(ctx context.Context) error {
 		value, err := read(ctx)
 		if err != nil {
 			to.Forget()

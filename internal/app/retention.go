@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
-	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
 
 // NewRetention makes the retention that a configuration describes.
@@ -63,7 +63,7 @@ func ahead(cfg *config.Config) time.Duration {
 const longest = 10 * time.Minute
 
 // retentionDuties delete data at the end of its time. They run often, so that data stays only a fraction longer.
-func retentionDuties(e *env, st *store.Store) []maintenance.Duty {
+func retentionDuties(e *env, st *store.Store) []upkeep.Duty {
 	r := NewRetention(e.cfg, st, e.log)
 	o := retentionOptions(e.cfg)
 	every := min(longest, Widths(e.cfg).Tasks.Ahead()/12)
@@ -72,7 +72,7 @@ func retentionDuties(e *env, st *store.Store) []maintenance.Duty {
 		records = min(records, partition.For(keep).Ahead()/12)
 	}
 	const piece = 5 * time.Minute // a detach waits for readers, and a batch is never interrupted
-	return []maintenance.Duty{
+	return []upkeep.Duty{
 		{Name: "expire_parked", Every: 10 * time.Second, Alone: true, Run: r.ExpireParked},
 		{Name: "retention_tasks", Every: every, Timeout: piece, Alone: true, Run: r.Sweep},
 		{Name: "retention_records", Every: records, Timeout: piece, Alone: true, Run: r.Records},

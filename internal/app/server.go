@@ -13,10 +13,10 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
@@ -34,7 +34,7 @@ type server struct {
 	runs       *runapi.API
 	remote     *workerapi.API // nil without the api role
 	operators  *adminapi.API
-	duties     *maintenance.Runner
+	duties     *upkeep.Runner
 	admin      *adminServer
 	watches    []func(context.Context) error // of the agents behind fronts, and of the database
 	stopping   atomic.Bool

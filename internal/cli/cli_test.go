@@ -27,12 +27,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/casetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 
 	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
-	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
 
 // openOperator connects to the database for the verbs that read or change it.

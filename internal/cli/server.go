@@ -19,11 +19,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
-	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
 
 // source is what the verbs of operators use: a server, or the database.

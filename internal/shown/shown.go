@@ -5,9 +5,9 @@ package shown
 import (
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
 
 // The states of a webhook. The first one that applies counts.

@@ -1,4 +1,4 @@
-package maintenance_test
+package upkeep_test
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep"
 )
 
 // process is a process that has the leases until it dies.
@@ -38,8 +38,8 @@ func (p *process) Resign(ctx context.Context, duty string, holder task.ID) error
 }
 
 // until is a duty that reports its process, and then works until it is interrupted.
-func until(who string, began, ended chan<- string) maintenance.Duty {
-	return maintenance.Duty{
+func until(who string, began, ended chan<- string) upkeep.Duty {
+	return upkeep.Duty{
 		Name: "d", Every: 10 * time.Millisecond, Timeout: time.Hour, Alone: true,
 		Run: func(ctx context.Context) (bool, error) {
 			began <- who
@@ -66,9 +66,9 @@ func TestDutyMovesToAnotherProcess(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, ended := make(chan string, 10), make(chan string, 10)
 				first := &process{table: new(table)}
-				stop := run(t, maintenance.Options{Duties: []maintenance.Duty{until("first", began, ended)}, Leases: first, Holder: is(1), TTL: ttl})
+				stop := run(t, upkeep.Options{Duties: []upkeep.Duty{until("first", began, ended)}, Leases: first, Holder: is(1), TTL: ttl})
 				require.Equal(t, "first", <-began)
-				other := run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: first.table, Holder: is(2), TTL: ttl})
+				other := run(t, upkeep.Options{Duties: []upkeep.Duty{until("second", began, ended)}, Leases: first.table, Holder: is(2), TTL: ttl})
 				waittest.Advance(time.Minute)
 				require.Empty(t, began, "a process has the duty")
 				at := time.Now()
@@ -91,16 +91,16 @@ func TestLeaseIsRenewedDuringBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var leases table
 		more := make(chan bool) // the ends of the pieces
-		leader := run(t, maintenance.Options{
-			Duties: []maintenance.Duty{{Name: "d", Every: time.Hour, Alone: true, Run: func(context.Context) (bool, error) {
+		leader := run(t, upkeep.Options{
+			Duties: []upkeep.Duty{{Name: "d", Every: time.Hour, Alone: true, Run: func(context.Context) (bool, error) {
 				return <-more, nil
 			}}},
 			Leases: &leases, Holder: is(1),
 		})
 		synctest.Wait()
 		runs := 0
-		follower := run(t, maintenance.Options{
-			Duties: []maintenance.Duty{{Name: "d", Every: time.Second, Alone: true, Run: func(context.Context) (bool, error) { runs++; return false, nil }}},
+		follower := run(t, upkeep.Options{
+			Duties: []upkeep.Duty{{Name: "d", Every: time.Second, Alone: true, Run: func(context.Context) (bool, error) { runs++; return false, nil }}},
 			Leases: &leases, Holder: is(2),
 		})
 		for left := range 50 {
@@ -156,8 +156,8 @@ func TestHolderStopsWithoutLease(t *testing.T) {
 				began, ended, lost := make(chan string, 10), make(chan string, 10), make(chan string, 10)
 				duty := until("it", began, ended)
 				duty.Lost = func() { lost <- <-ended } // the last piece has ended before
-				stop := run(t, maintenance.Options{
-					Duties: []maintenance.Duty{duty}, Leases: &leases, TTL: ttl,
+				stop := run(t, upkeep.Options{
+					Duties: []upkeep.Duty{duty}, Leases: &leases, TTL: ttl,
 					Holder: func() task.ID { return task.ID{byte(holder.Load())} },
 					Log:    slog.New(slog.NewTextHandler(&said, nil)),
 				})
@@ -189,8 +189,8 @@ func TestProcessWithoutIDTakesNoLease(t *testing.T) {
 		began, ended := make(chan string, 10), make(chan string, 10)
 		var leases table
 		var id atomic.Uint32
-		stop := run(t, maintenance.Options{
-			Duties: []maintenance.Duty{until("it", began, ended)}, Leases: &leases,
+		stop := run(t, upkeep.Options{
+			Duties: []upkeep.Duty{until("it", began, ended)}, Leases: &leases,
 			Holder: func() task.ID { return task.ID{byte(id.Load())} },
 		})
 		waittest.Advance(time.Hour)
@@ -207,8 +207,8 @@ func TestLeaseErrorIsLoggedOnce(t *testing.T) {
 		leases := table{err: errors.New("no such table")}
 		var said bytes.Buffer
 		began, ended := make(chan string, 10), make(chan string, 10)
-		stop := run(t, maintenance.Options{
-			Duties: []maintenance.Duty{until("it", began, ended)}, Leases: &leases, Holder: is(1), Log: slog.New(slog.NewTextHandler(&said, nil)),
+		stop := run(t, upkeep.Options{
+			Duties: []upkeep.Duty{until("it", began, ended)}, Leases: &leases, Holder: is(1), Log: slog.New(slog.NewTextHandler(&said, nil)),
 		})
 		waittest.Advance(time.Hour)
 		require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("duty not taken")), said.String())

@@ -1,4 +1,4 @@
-// Package maintenance runs the periodic work of a server: its duties.
+// Package upkeep runs the periodic work of a server: its duties.
 //
 // A duty works in small pieces, so that each statement holds its locks only for a moment. Each
 // piece reports whether more is left; if so, the next piece follows at once. Each duty has a
@@ -26,4 +26,4 @@
 //
 //	duty      one for each; a follower looks about every half TTL
 //	renewal   one for each duty that this process leads
-package maintenance
+package upkeep

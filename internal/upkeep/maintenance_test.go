@@ -1,4 +1,4 @@
-package maintenance_test
+package upkeep_test
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -76,11 +76,11 @@ func (l *table) change(do func()) {
 func is(id byte) func() task.ID { return func() task.ID { return task.ID{id} } }
 
 // run starts a runner. The returned function stops it and waits.
-func run(t *testing.T, o maintenance.Options) (stop func()) {
+func run(t *testing.T, o upkeep.Options) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- maintenance.New(o).Run(ctx) }()
+	go func() { ended <- upkeep.New(o).Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-ended)
@@ -101,7 +101,7 @@ func TestDutyIsWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, wake, start := make(chan time.Time), make(chan struct{}, 1), time.Now()
 		rounds := 0
-		stop := run(t, maintenance.Options{Duties: []maintenance.Duty{{
+		stop := run(t, upkeep.Options{Duties: []upkeep.Duty{{
 			Name: "d", Every: time.Minute, Wake: wake, Run: func(context.Context) (bool, error) {
 				began <- time.Now()
 				if rounds++; rounds == 2 {
@@ -126,7 +126,7 @@ func TestDutyRunsAtOnceAndPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := make(chan time.Time)
 		start := time.Now()
-		stop := run(t, maintenance.Options{Duties: []maintenance.Duty{{
+		stop := run(t, upkeep.Options{Duties: []upkeep.Duty{{
 			Name: "d", Every: time.Minute,
 			Run: func(context.Context) (bool, error) { began <- time.Now(); return false, nil },
 		}}})
@@ -145,8 +145,8 @@ func TestPiecesFollowWhileMoreIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		left, pieces := 5, 0
-		stop := run(t, maintenance.Options{
-			Duties: []maintenance.Duty{{
+		stop := run(t, upkeep.Options{
+			Duties: []upkeep.Duty{{
 				Name: "d", Every: time.Minute,
 				Run: func(context.Context) (bool, error) { left--; return left > 0, nil },
 			}},
@@ -172,8 +172,8 @@ func TestErrorsAreRetriedWithBackoff(t *testing.T) {
 				began, outcome := make(chan time.Time), make(chan error)
 				var said bytes.Buffer
 				var seen []error
-				stop := run(t, maintenance.Options{
-					Duties: []maintenance.Duty{{
+				stop := run(t, upkeep.Options{
+					Duties: []upkeep.Duty{{
 						Name: "d", Every: every,
 						// More may be left, but the error decides.
 						Run: func(context.Context) (bool, error) { began <- time.Now(); err := <-outcome; return err != nil, err },
@@ -217,7 +217,7 @@ func TestSlowPieceDelaysNoOtherDuty(t *testing.T) {
 		}
 		short, usual := make(chan time.Duration, 99), make(chan time.Duration, 99)
 		quick := 0
-		stop := run(t, maintenance.Options{Duties: []maintenance.Duty{
+		stop := run(t, upkeep.Options{Duties: []upkeep.Duty{
 			{Name: "short", Every: time.Hour, Timeout: 7 * time.Second, Run: hangs(short)},
 			{Name: "usual", Every: time.Hour, Run: hangs(usual)},
 			{Name: "quick", Every: time.Second, Run: func(context.Context) (bool, error) { quick++; return false, nil }},
@@ -234,8 +234,8 @@ func TestStopInterruptsPieceWithoutFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := make(chan struct{})
 		var said bytes.Buffer
-		stop := run(t, maintenance.Options{
-			Duties: []maintenance.Duty{{Name: "d", Every: time.Second, Run: func(ctx context.Context) (bool, error) {
+		stop := run(t, upkeep.Options{
+			Duties: []upkeep.Duty{{Name: "d", Every: time.Second, Run: func(ctx context.Context) (bool, error) {
 				close(began)
 				<-ctx.Done()
 				return true, ctx.Err()
