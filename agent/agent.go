@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/connect"
-	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker/connect"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Executor is an agent. Execute answers one message; see the package comment for

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Call is a message for another agent of the server, which answers it in a task of its own, or for a task of an earlier call.

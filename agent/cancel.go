@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Canceler is an Executor that is told when something else than itself ends its work. Implement it if that work may go on

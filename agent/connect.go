@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/connect"
-	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/connect"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // ConnectOptions describe a worker. The zero value is possible.

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/cli"
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Main is the whole main function of a program with these agents, by name. The program is the holdfast binary with the

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Wait describes a wait, by Until or by For. Its turn begins at that time, or later if the server is busy or down.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/executor/command"
-	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
-	"github.com/holdfast-a2a/holdfast/internal/executor/http"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/command"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/http"
 )
 
 // interpreter finds python3 or node. Without them the test fails, because a skipped test would hide broken examples.

@@ -10,7 +10,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 
 	"github.com/holdfast-a2a/holdfast/agent"
-	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Cancel implements agent.Canceler: it calls the executor's Cancel for a task that has no run, such as one that waits for its

@@ -11,10 +11,10 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/agent"
 	"github.com/holdfast-a2a/holdfast/internal/agenthook"
-	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	"github.com/holdfast-a2a/holdfast/internal/worker/inmemory"
 )
 

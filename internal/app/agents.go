@@ -11,16 +11,8 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
-	"github.com/holdfast-a2a/holdfast/internal/calls"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
-	"github.com/holdfast-a2a/holdfast/internal/executor/command"
-	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
-	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
-	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
-	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -29,6 +21,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/worker/calls"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/a2a"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/command"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/demo"
+	httpexec "github.com/holdfast-a2a/holdfast/internal/worker/executor/http"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/openai"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 // agents has each configured agent in the forms that the other parts need.

@@ -7,11 +7,11 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/console"
-	"github.com/holdfast-a2a/holdfast/internal/workerapi"
+	"github.com/holdfast-a2a/holdfast/internal/worker/remote"
 )
 
 // announce tells operators the addresses, and new users the next steps.
-func announce(e *env, p *ports, remote *workerapi.API) {
+func announce(e *env, p *ports, remote *remote.API) {
 	admin := e.cfg.AdminURL(p.admin.Addr().String())
 	log := e.log.With("version", e.Version, "roles", roles(e.cfg))
 	if p.public == nil {

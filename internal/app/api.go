@@ -9,23 +9,23 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/notify"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/notify"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
-	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
-	"github.com/holdfast-a2a/holdfast/internal/workerapi"
+	"github.com/holdfast-a2a/holdfast/internal/worker/remote"
+	"github.com/holdfast-a2a/holdfast/internal/worker/runapi"
 )
 
 // newEngine makes the engine, which handles requests; nil without the api role. pool, remote and hooks may be nil.
-func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *hub.Hub, pool *worker.Pool, remote *workerapi.API, hooks *webhooks) (*engine.Engine, error) {
+func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *hub.Hub, pool *worker.Pool, remote *remote.API, hooks *webhooks) (*engine.Engine, error) {
 	if !e.cfg.HasRole(config.RoleAPI) {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 // newAPI makes the public server with its three bindings; nil without the api role.
 func newAPI(
 	e *env, agents *agents, access *access, p *ports, eng *engine.Engine, operations *dispatch.Runner, ring *keys.Ring,
-	callbacks *callback.Handler, runAPI *runapi.API, remote *workerapi.API, notifications *notify.Handler,
+	callbacks *callback.Handler, runAPI *runapi.API, remote *remote.API, notifications *notify.Handler,
 ) *rpc.Server {
 	if eng == nil {
 		return nil

@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
-	"github.com/holdfast-a2a/holdfast/internal/calls"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/upkeep"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
-	"github.com/holdfast-a2a/holdfast/internal/workerapi"
+	"github.com/holdfast-a2a/holdfast/internal/worker/calls"
+	"github.com/holdfast-a2a/holdfast/internal/worker/remote"
 )
 
 // newDuties lists the periodic work of this process. pool and caller are nil without the worker role; ring may be nil.
-func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *workerapi.Watch, ring *keys.Ring, operators *adminapi.API) *upkeep.Runner {
+func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *remote.Watch, ring *keys.Ring, operators *adminapi.API) *upkeep.Runner {
 	duties := []upkeep.Duty{
 		{Name: "partitions", Every: ahead(e.cfg), Alone: true, Run: partitions(e, st)},
 		{Name: "admin_jobs", Every: time.Second, Timeout: time.Minute, Run: operators.RunJob},

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/upkeep"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
-	"github.com/holdfast-a2a/holdfast/internal/workerapi"
+	"github.com/holdfast-a2a/holdfast/internal/worker/remote"
+	"github.com/holdfast-a2a/holdfast/internal/worker/runapi"
 )
 
 // server has the parts of a process.
@@ -32,7 +32,7 @@ type server struct {
 	dispatcher *push.Dispatcher // nil without the push role
 	api        *rpc.Server      // nil without the api role
 	runs       *runapi.API
-	remote     *workerapi.API // nil without the api role
+	remote     *remote.API // nil without the api role
 	operators  *adminapi.API
 	duties     *upkeep.Runner
 	admin      *adminServer

@@ -8,16 +8,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/calls"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
-	"github.com/holdfast-a2a/holdfast/internal/workerapi"
+	"github.com/holdfast-a2a/holdfast/internal/worker/calls"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/remote"
 )
 
 // newKeeper makes the keeper, which holds the lease of this process.
@@ -86,7 +86,7 @@ func newCaller(e *env, agents *agents, st *store.Store, bus *signal.Bus) *calls.
 }
 
 // reserve lets the engine claim a task with the statement that creates it. pool and remote may be nil.
-func reserve(pool *worker.Pool, remote *workerapi.API) func(agent string) engine.Slot {
+func reserve(pool *worker.Pool, remote *remote.API) func(agent string) engine.Slot {
 	return func(agent string) engine.Slot {
 		if pool != nil {
 			if slot := pool.Reserve(agent); slot != nil {

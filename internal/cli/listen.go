@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
-	"github.com/holdfast-a2a/holdfast/internal/notify"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/notify"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
-	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Live returns the real dependencies of the verbs. banner receives the server's lines for the user when it is up; nil for none. agents

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/executor/command"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/command"
 )
 
 // surroundings are the checks that need no database.

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 
-	"github.com/holdfast-a2a/holdfast/internal/notify"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/notify"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"

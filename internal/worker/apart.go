@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // farewell is how long an executor may go on after the run API has ended its run: the agent may be about to finish its

@@ -6,9 +6,9 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // growth places what an attempt writes after what earlier attempts at the turn have left: what they wrote before their newest

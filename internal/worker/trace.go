@@ -1,9 +1,9 @@
 package worker
 
 import (
-	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // trace begins the span of the run. It must be called before another goroutine has the run.

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	httpexec "github.com/holdfast-a2a/holdfast/internal/worker/executor/http"
 )
 
 // v_usage shows the usage of an agent that reports it as docs/sql.md says.

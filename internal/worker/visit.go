@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // VisitStore is what visits need of the database besides Store.

@@ -21,11 +21,11 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	cards "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 const (

@@ -3,9 +3,9 @@ package client
 import (
 	"encoding/json"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 // Event is what a server says: the answer to a request, or one event of a stream.

@@ -1,0 +1,336 @@
+package openai
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	nethttp "net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
+	"github.com/holdfast-a2a/holdfast/internal/web"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
+)
+
+// sink takes what the model says while it says it.
+type sink interface {
+	// begin says that the model answers.
+	begin()
+	take(piece) error
+	// due returns a channel that is ready when flush should be called, or nil.
+	due() <-chan time.Time
+	flush() error
+}
+
+// errIdle is the cause of a request that was closed because nothing came.
+var errIdle = errors.New("silent for too long")
+
+// exchange is a request to the model's API.
+type exchange struct {
+	method string
+	url    *url.URL
+	key    string // for idempotency; may be empty
+	body   []byte // nil without one
+	// refused may replace the error of an answer with a status other than 2xx; nil replaces none.
+	refused func(code int, about *apiError) error
+}
+
+// complete asks the model, or for the rest of its answer. The sink gets all text at once; the answer is complete when
+// complete returns.
+func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sink) (err error) {
+	ctx, span := tracing.Chat(ctx, "openai", a.opts.Model)
+	if span != nil {
+		defer func() {
+			span.Answered(tracing.Answered{Model: got.model, Finish: got.finish, Input: int(got.usage.Input), Output: int(got.usage.Output)})
+			if err != nil {
+				span.FailWith(err)
+			}
+			span.End()
+		}()
+	}
+	// The request has its own context, so that an answer that stalls ends it alone.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	response, redact, err := a.send(ctx, x)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	stop := func() { cancel(nil) }
+	if code := response.StatusCode; code < 200 || code > 299 {
+		body := web.ReadStart(response, maxErrorBody, stop)
+		if x.refused != nil {
+			if err := x.refused(code, errorOf(body)); err != nil {
+				return err
+			}
+		}
+		return refused(response, body, redact)
+	}
+	in := bufio.NewReader(&reader{in: response.Body, idle: a.opts.IdleTimeout, cancel: cancel, ctx: ctx})
+	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if err != nil {
+		mediaType = response.Header.Get("Content-Type")
+	}
+	switch form(in, mediaType) {
+	case typeEvents:
+		return a.stream(ctx, cancel, in, got, into, redact)
+	case typeJSON:
+		return a.whole(in, got, into, redact)
+	default:
+		return &executor.Failure{Msg: fmt.Sprintf(
+			"the model's API answered with the content type %q instead of text/event-stream or application/json; is base_url right?",
+			web.Excerpt([]byte(redact(mediaType))))}
+	}
+}
+
+const (
+	typeEvents = "text/event-stream"
+	typeJSON   = "application/json"
+)
+
+// form returns the media type of an answer: what it looks like, since gateways send streams without a type or as JSON, and errors
+// as streams; else what it is said to be.
+func form(in *bufio.Reader, mediaType string) string {
+	for skip := 0; ; skip++ {
+		start, err := in.Peek(skip + 1)
+		if err != nil {
+			return mediaType // the next read has the error, too
+		}
+		switch start[skip] {
+		case ' ', '\t', '\r', '\n':
+			continue
+		case '{':
+			return typeJSON
+		case ':':
+			return typeEvents
+		}
+		if mediaType == typeEvents {
+			return typeEvents
+		}
+		start, _ = in.Peek(skip + len("retry:"))
+		for _, field := range []string{"data:", "event:", "id:", "retry:"} {
+			if bytes.HasPrefix(start[skip:], []byte(field)) {
+				return typeEvents
+			}
+		}
+		return mediaType
+	}
+}
+
+// send sends a request. The caller closes the body of the response.
+func (a *agent) send(ctx context.Context, x *exchange) (*nethttp.Response, func(string) string, error) {
+	token, redact, err := a.secrets(ctx)
+	if err != nil {
+		return nil, nil, &executor.Unavailable{Err: err}
+	}
+	request, err := nethttp.NewRequestWithContext(ctx, x.method, x.url.String(), bytes.NewReader(x.body))
+	if err != nil {
+		return nil, nil, fmt.Errorf("build the request to the model: %w", err)
+	}
+	for name, value := range a.opts.Headers {
+		request.Header.Set(name, value)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	if request.Header.Get("User-Agent") == "" {
+		request.Header.Set("User-Agent", "Holdfast")
+	}
+	if x.body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	request.Header.Set("Accept", "text/event-stream, application/json")
+	if x.key != "" {
+		// With this header, the transport may also repeat a call whose idle connection was dead.
+		request.Header.Set("Idempotency-Key", x.key)
+	}
+	var sent atomic.Bool // the API may have got some of the request
+	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
+	response, err := a.client.Do(request)
+	if err != nil {
+		return nil, nil, unreached(err, sent.Load())
+	}
+	return response, redact, nil
+}
+
+// secrets returns the API key, and a function that removes all secrets of the configuration from a text: APIs repeat the
+// key in errors.
+func (a *agent) secrets(ctx context.Context) (token string, redact func(string) string, err error) {
+	if token, err = web.Credential(ctx, a.opts.APIKey); err != nil {
+		return "", nil, fmt.Errorf("read the API key: %w", err)
+	}
+	return token, web.Redactor(a.opts.Headers, []string{a.opts.BaseURL}, token), nil
+}
+
+// unreached turns an error of the transport into that of the run.
+func unreached(err error, sent bool) error {
+	// Drop the URL, whose query may contain a key: the error is logged, and stored with the task.
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		err = of.Err
+	}
+	err = fmt.Errorf("call the model: %w", err)
+	var timeout net.Error
+	switch {
+	case !sent:
+		return &executor.Unavailable{Err: err}
+	case errors.As(err, &timeout) && timeout.Timeout(): // header_timeout
+		return &executor.Unavailable{Err: executor.Retryable(err, 0), Answered: true}
+	}
+	return broken(err)
+}
+
+// reader is the body of an answer. It ends the request when nothing comes for too long. Time in which nobody reads, such
+// as that of a slow database, does not count.
+type reader struct {
+	in     io.Reader
+	idle   time.Duration
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(r.idle, func() { r.cancel(errIdle) })
+	n, err := r.in.Read(p)
+	timer.Stop()
+	if err != nil && !errors.Is(err, io.EOF) {
+		if errors.Is(context.Cause(r.ctx), errIdle) {
+			err = fmt.Errorf("nothing came for %s", r.idle)
+		}
+		err = broken(err)
+	}
+	return n, err
+}
+
+// cutOff is the cause of the error of an answer without an end.
+type cutOff struct{ error }
+
+// broken is the error of an answer without an end. Another call may get a whole one.
+func broken(err error) error {
+	return executor.Retryable(&executor.Failure{Msg: "the model's answer broke off", Cause: cutOff{err}}, 0)
+}
+
+// whole reads an answer in one piece.
+func (a *agent) whole(in io.Reader, got *answer, into sink, redact func(string) string) error {
+	doc, err := io.ReadAll(io.LimitReader(in, int64(a.opts.MaxEvent)+1))
+	switch {
+	case err != nil:
+		return err
+	case len(doc) > a.opts.MaxEvent:
+		return &executor.Failure{Msg: fmt.Sprintf("the model's answer is longer than %d bytes", a.opts.MaxEvent)}
+	}
+	if err := a.hear(got, doc, 0, into, redact); err != nil {
+		return err
+	}
+	return a.conclude(got)
+}
+
+// conclude is called at the end that the server marks.
+func (a *agent) conclude(got *answer) error {
+	if a.format.ended(got); got.finish == "" {
+		return errNoEnd
+	}
+	return nil
+}
+
+var errNoEnd = broken(errors.New("it ended before it was complete"))
+
+// hear adds one event of a stream, or a whole answer.
+func (a *agent) hear(to *answer, raw []byte, line int, into sink, redact func(string) string) error {
+	if line > 0 {
+		raw = to.joined(raw)
+	}
+	p, err := a.format.hear(to, raw, line, redact)
+	if err != nil {
+		return err
+	}
+	into.begin()
+	return into.take(p)
+}
+
+// decode reads an answer or an event of one. Half of a document is as good as none: the call is repeated.
+func decode(raw []byte, line int, into any, redact func(string) string) error {
+	if !json.Valid(raw) {
+		return broken(fmt.Errorf("not JSON: %s", web.Excerpt([]byte(redact(string(raw[:min(len(raw), maxErrorBody)]))))))
+	}
+	if bad := wire.Unmarshal(raw, into); bad != nil {
+		bad.Line = line
+		return &executor.Failure{Msg: "the model's answer is not understood: " + bad.Error()}
+	}
+	return nil
+}
+
+// received is an event of a stream, or its end.
+type received struct {
+	raw  []byte
+	line int
+	err  error
+}
+
+var done = []byte("[DONE]")
+
+// stream reads an answer in pieces, and flushes the sink when it is due.
+func (a *agent) stream(
+	ctx context.Context, cancel context.CancelCauseFunc, in io.Reader, got *answer, into sink, redact func(string) string,
+) error {
+	events := make(chan received, 16)
+	go receive(ctx, wire.ServerSentEvents(in, a.opts.MaxEvent), events)
+	defer func() {
+		cancel(nil)
+		for range events {
+			continue // the canceled request ends the reader
+		}
+	}()
+	for {
+		select {
+		case e, open := <-events:
+			switch {
+			case !open && errors.Is(context.Cause(ctx), errIdle):
+				return broken(fmt.Errorf("nothing came for %s", a.opts.IdleTimeout))
+			case !open:
+				return context.Cause(ctx)
+			case e.err == nil && bytes.Equal(e.raw, done), errors.Is(e.err, wire.ErrCut) && bytes.Equal(e.raw, done):
+				return a.conclude(got)
+			case e.err == nil:
+				if err := a.hear(got, e.raw, e.line, into, redact); err != nil || got.last {
+					return err
+				}
+			case got.finish != "":
+				return nil // only the count of tokens may be missing
+			case errors.Is(e.err, io.EOF), errors.Is(e.err, wire.ErrCut):
+				return errNoEnd
+			default:
+				return e.err
+			}
+		case <-into.due():
+			if err := into.flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// receive reads events until the first error or the end of ctx, and closes the channel.
+func receive(ctx context.Context, from *wire.Stream, to chan<- received) {
+	defer close(to)
+	for {
+		raw, line, err := from.Next()
+		select {
+		case to <- received{raw: bytes.Clone(raw), line: line, err: err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil || bytes.Equal(raw, done) {
+			return
+		}
+	}
+}

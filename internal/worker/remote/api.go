@@ -1,0 +1,840 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/auth"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
+
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
+	workers "github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+const (
+	// Path is where the worker API is.
+	Path = "/worker/v" + version
+	root = "/worker"
+	// version is that of the protocol.
+	version = "1"
+
+	// ScopePrefix begins the scope that a worker needs for an agent.
+	ScopePrefix = "worker:"
+	// AllAgents is the scope for all agents.
+	AllAgents = ScopePrefix + "*"
+)
+
+// Store is what the worker API needs of the database.
+type Store interface {
+	workers.VisitStore
+	ClaimRemote(ctx context.Context, want []store.RemoteDemand, maxBytes int64, alone bool) ([]store.Remote, error)
+	RenewRemote(ctx context.Context, worker task.ID, runs []store.LentRun, leases map[string]time.Duration) ([]store.Renewal, error)
+	Lent(ctx context.Context, worker task.ID, agents []string) ([]store.LentRun, error)
+	ExpireRemote(ctx context.Context, agents []string, others bool) ([]store.Rescued, error)
+	PartRemote(ctx context.Context, replica string, workers []task.ID, runs []store.Renewal) ([]store.Rescued, error)
+	LookRemote(ctx context.Context, agents map[string]store.RemoteLimits) ([]store.Overdue, error)
+	SeenRemote(ctx context.Context, replica string, workers []store.RemoteWorker) (retired []task.ID, err error)
+	RetiredRemote(ctx context.Context, within time.Duration) (retired, gone []task.ID, err error)
+	AbsentRemote(ctx context.Context, process task.ID, agents []string) (map[string]time.Duration, error)
+	ForgetRemote(ctx context.Context, age time.Duration) (more bool, err error)
+	Began(ctx context.Context, agents []string) (locked []string, err error)
+	NoticeFacts(ctx context.Context, id task.ID) (store.NoticeFacts, error)
+}
+
+// Observer receives measurements. Every field is optional.
+type Observer struct {
+	Claimed func(agent string, n int, waited time.Duration)
+	Waiting func(delta int) // claims that wait
+	Beat    func(runs int)  // a heartbeat
+}
+
+// Options configures the worker API.
+type Options struct {
+	Store   Store
+	Pool    *workers.Pool            // has the agents
+	Leases  map[string]time.Duration // of runs, by remote agent
+	History map[string]wire.History  // of run documents, by agent
+	// GoneAfter is how long after its connection broke a worker without a new one is gone; 0: 3 s.
+	GoneAfter time.Duration
+	// Forgiving says that a worker whose connection breaks is gone at once, and its runs count no try: their author has changed
+	// or broken their program.
+	Forgiving bool
+	// Auth authenticates workers by any of these schemes. Without schemes, workers need no credential.
+	Auth    *auth.Authenticator
+	Schemes []string
+	Memory  *limit.Budgets
+	Limits  web.BodyLimits
+	// Claims bounds the requests that wait, in total and for each caller.
+	Claims   *limit.Places
+	Poll     time.Duration // of the queue, in case hints are lost
+	Replica  string        // name of this process
+	Observer Observer
+	Log      *slog.Logger
+}
+
+// API answers the requests of workers.
+type API struct {
+	o        Options
+	gate     *auth.Gate
+	echo     *echo.Echo
+	broker   *broker
+	registry *registry
+	beats    *beats
+	stopped  context.Context //nolint:containedctx // of claims and heartbeats that wait
+	stop     context.CancelFunc
+}
+
+// readTimeout bounds the work of a request, also while the database is away. It does not bound waits.
+const readTimeout = 30 * time.Second
+
+// New makes the worker API. Run must be running while it serves.
+func New(o Options) *API {
+	o.Limits = o.Limits.OrDefaults()
+	o.Limits.Size = min(o.Limits.Size, maxBody)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	a := &API{
+		o: o, gate: &auth.Gate{Schemes: o.Schemes}, echo: echo.New(),
+		registry: &registry{all: map[task.ID]*worker{}}, beats: &beats{of: map[task.ID][]*beat{}},
+	}
+	agents := map[string]*queue{}
+	for name, agent := range o.Pool.RemoteAgents() {
+		q := &queue{name: name, lease: o.Leases[name], look: o.Leases[name]}
+		for _, most := range []time.Duration{agent.RunTimeout, agent.InactivityTimeout} {
+			if most > 0 {
+				q.look = min(q.look, most)
+			}
+		}
+		agents[name] = q
+	}
+	a.broker = newBroker(&broker{
+		store: o.Store, poll: o.Poll, memory: o.Memory.Runs, log: o.Log, agents: agents,
+		count: func(agent string, waited time.Duration) {
+			if o.Observer.Claimed != nil {
+				o.Observer.Claimed(agent, 1, waited)
+			}
+		},
+	})
+	a.stopped, a.stop = context.WithCancel(context.Background())
+	a.echo.HTTPErrorHandler = a.fail
+	a.echo.POST(Path+"/claims", a.during(a.claim))
+	a.echo.POST(Path+"/heartbeat", a.during(a.heartbeat))
+	a.echo.POST(Path+"/release", a.during(a.release))
+	a.echo.Any(root+"/:version", a.otherVersion)
+	a.echo.Any(root+"/:version/*", a.otherVersion)
+	return a
+}
+
+// otherVersion answers requests for versions of the protocol that this server does not speak.
+func (a *API) otherVersion(c echo.Context) error {
+	if c.Param("version") == "v"+version {
+		switch c.Param("*") {
+		case "claims", "heartbeat", "release":
+			return echo.ErrMethodNotAllowed
+		}
+		return echo.ErrNotFound
+	}
+	p := refuse(http.StatusNotFound, reasonVersion, "", "this server does not speak this version of the worker protocol")
+	p.Versions = []string{version}
+	return p
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.o.Limits.Begin(w)
+	a.echo.ServeHTTP(w, r)
+}
+
+// Serves reports whether a request is one of the worker API.
+func (a *API) Serves(r *http.Request) bool {
+	rest, ours := strings.CutPrefix(r.URL.Path, root)
+	return ours && len(rest) > 1 && rest[0] == '/'
+}
+
+// Run claims runs for the claims that wait, until ctx ends.
+func (a *API) Run(ctx context.Context) error {
+	a.broker.run(ctx)
+	return nil
+}
+
+// Stop answers the claims and heartbeats that wait: their workers go on at another replica.
+func (a *API) Stop() { a.stop() }
+
+// Ended tells the API that a process with workers has ended. They are those without a request.
+func (a *API) Ended() { a.registry.brokeIdle() }
+
+// Reserve takes the place of a claim that waits here for runs of the agent, or returns nil. The caller must call Start or Release.
+func (a *API) Reserve(agent string) *Slot { return a.broker.reserve(agent) }
+
+// Wake tells the API that an agent's queue has something to claim; "" means any agent.
+func (a *API) Wake(agent string) { a.broker.hint(agent) }
+
+// Hint tells the API that a run may have been canceled or may have ended.
+func (a *API) Hint(id task.ID) { a.beats.hint(id) }
+
+// record writes about the workers that this replica has answered, parts from those that are gone, and looks for those that an
+// operator has retired. It returns how many runs of gone workers are free again.
+func (a *API) record(ctx context.Context) (freed int, err error) {
+	if !a.registry.any() {
+		return 0, nil
+	}
+	now := time.Now()
+	after := cmp.Or(a.o.GoneAfter, goneAfter)
+	if a.o.Forgiving {
+		after = 0
+	}
+	freed, err = a.part(ctx, a.registry.gone(now.Add(-after)))
+	errs := []error{err}
+	for list := range slices.Chunk(a.registry.due(now), 1000) {
+		retired, err := a.o.Store.SeenRemote(ctx, a.o.Replica, list)
+		if err == nil {
+			a.registry.recorded(list, now)
+		}
+		a.registry.retire(retired)
+		errs = append(errs, err)
+	}
+	retired, gone, err := a.o.Store.RetiredRemote(ctx, forgetAfter)
+	a.registry.retire(retired)
+	a.registry.here(gone, now)
+	return freed, errors.Join(append(errs, err)...)
+}
+
+// part records that workers are gone, and frees their runs.
+func (a *API) part(ctx context.Context, gone []*worker) (freed int, err error) {
+	if len(gone) == 0 {
+		return 0, nil
+	}
+	ids, unknown, runs := a.registry.left(gone)
+	if _, err := a.o.Store.SeenRemote(ctx, a.o.Replica, unknown); err != nil {
+		a.registry.broke(gone...)
+		return 0, err // the next look parts again
+	}
+	if a.o.Forgiving {
+		for _, run := range runs {
+			if _, err := a.handBack(ctx, run.LentRun); err != nil {
+				return 0, err // their leases end
+			}
+		}
+		runs = nil
+	}
+	rescued, err := a.o.Store.PartRemote(ctx, a.o.Replica, ids, runs)
+	if err != nil {
+		a.registry.broke(gone...)
+	}
+	return len(rescued), err
+}
+
+// exchange is a request with its caller.
+type exchange struct {
+	echo.Context
+	ctx     context.Context //nolint:containedctx // of the work of the request, not of its wait
+	key     string          // of the caller, for limits
+	body    []byte
+	caller  task.Caller
+	id      *auth.Authentication // nil: nobody needs a credential
+	account *limit.Account
+}
+
+// during makes a handler of one that acts for a caller. It checks the credential before it reads the body.
+func (a *API) during(do func(*exchange) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		x := &exchange{Context: c, ctx: r.Context(), key: limit.Sender(r.RemoteAddr)}
+		if a.gate.Open() && r.Header.Get("Origin") != "" {
+			return refuse(http.StatusForbidden, reasonCredential, "Origin", "pages in browsers may not use the worker API of a server without credentials")
+		}
+		if a.o.Auth != nil {
+			shown := &auth.Request{Header: r.Header.Values, Address: r.RemoteAddr}
+			if r.TLS != nil {
+				shown.Chain = r.TLS.PeerCertificates
+			}
+			x.id = a.o.Auth.Authenticate(r.Context(), shown, a.gate)
+			caller, err := a.o.Auth.Admit(x.id, a.gate)
+			if err != nil {
+				return err
+			}
+			x.caller = caller
+			if !a.gate.Open() {
+				x.key = caller.Tenant + "\x00" + caller.Subject
+			}
+		}
+		limit.Accept(r.Context())
+		if len(c.QueryParams()) > 0 {
+			return invalid(slices.Sorted(maps.Keys(c.QueryParams()))[0], "is not a parameter of this path")
+		}
+		if !web.IsJSON(r.Header.Get("Content-Type")) || r.Header.Get("Content-Type") == "" {
+			return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/json")
+		}
+		x.account = a.o.Memory.Open("worker " + x.key)
+		defer x.account.Close()
+		raw, fault := a.o.Limits.Read(c.Response(), r, x.account)
+		if fault != nil {
+			return unread(fault)
+		}
+		c.Set(wholeBody, true)
+		x.body, x.ctx = raw, limit.WithAccount(r.Context(), x.account)
+		return do(x)
+	}
+}
+
+// drop drops the body, which a request that waits does not need.
+func (x *exchange) drop() {
+	x.body = nil
+	x.account.Stored()
+}
+
+func unread(f *web.BodyFault) error {
+	switch {
+	case f.Err != nil:
+		return f.Err
+	case f.Status == http.StatusRequestEntityTooLarge:
+		return refuse(f.Status, reasonTooLarge, "", "the body is too large: "+f.Msg)
+	}
+	return refuse(f.Status, reasonInvalid, "", f.Msg)
+}
+
+// may reports whether the caller may run an agent.
+func (a *API) may(x *exchange, agent string) bool {
+	return a.gate.Open() || x.caller.Has(ScopePrefix+agent) || x.caller.Has(AllAgents)
+}
+
+// allowed returns the remote agents that the caller may run, with their leases.
+func (a *API) allowed(x *exchange) (map[string]time.Duration, error) {
+	out := map[string]time.Duration{}
+	for name, lease := range a.o.Leases {
+		if a.may(x, name) {
+			out[name] = lease
+		}
+	}
+	if len(out) == 0 {
+		return nil, refuse(http.StatusForbidden, reasonScope, "", "a scope such as "+ScopePrefix+"<agent> is needed")
+	}
+	return out, nil
+}
+
+// watched returns a context that ends with the request, when the server stops, or when the credential is not good any more.
+func (a *API) watched(x *exchange) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(x.Request().Context())
+	unwatch := func() {}
+	if x.id != nil {
+		unwatch = a.o.Auth.Watch(x.id, a.gate, func(err error) { cancel(err) })
+	}
+	return ctx, func() { unwatch(); cancel(nil) }
+}
+
+// wholeBody is the name of the note that a body was read to its end.
+const wholeBody = "whole body"
+
+// answer writes a document.
+func (a *API) answer(c echo.Context, status int, media string, doc any) error {
+	raw, err := json.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	w := c.Response()
+	if c.Request().ContentLength != 0 && c.Get(wholeBody) == nil {
+		// Otherwise net/http reads on before it answers, and the worker may go on sending.
+		w.Header().Set("Connection", "close")
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.o.Limits.Timeout))
+	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+	return c.Blob(status, media, raw)
+}
+
+// Drains.
+const (
+	drainReplica = "replica"
+	drainWorker  = "worker"
+)
+
+// drainPause is how long a claim waits at a replica that stops: the worker may find no other one for a while.
+const drainPause = 250 * time.Millisecond
+
+func (a *API) drain(w *worker) string {
+	switch {
+	case w.retired.Load():
+		return drainWorker
+	case a.stopped.Err() != nil:
+		return drainReplica
+	}
+	return ""
+}
+
+type claimedRun struct {
+	ID    string          `json:"id"`
+	Run   json.RawMessage `json:"run"`
+	Lease float64         `json:"lease"`
+}
+
+type claimed struct {
+	Runs  []claimedRun `json:"runs"`
+	Drain string       `json:"drain,omitempty"`
+}
+
+// claim answers with runs, as soon as there are some.
+func (a *API) claim(x *exchange) error {
+	r, bad := readClaim(x.body, a.o.Limits.Depth)
+	if bad != nil {
+		return bad
+	}
+	for i, name := range r.worker.Agents {
+		field := "agents[" + strconv.Itoa(i) + "].name"
+		if !a.may(x, name) {
+			return refuse(http.StatusForbidden, reasonScope, field, "the scope "+ScopePrefix+name+" is needed")
+		}
+		if _, ok := a.o.Leases[name]; !ok {
+			return refuse(http.StatusNotFound, reasonNotFound, field, "is not an agent with executor.kind worker")
+		}
+	}
+	leave, ok := a.o.Claims.Take(x.key)
+	if !ok {
+		return a.full()
+	}
+	defer leave()
+	entry, ok := a.registry.greet(r.worker, true)
+	if !ok {
+		return a.full()
+	}
+	defer a.leave(x, entry)
+	x.drop()
+	replaced, earlier, looks := a.registry.begin(entry)
+	if earlier != nil {
+		a.broker.end(earlier)
+	}
+	answer := claimed{Runs: []claimedRun{}}
+	defer func() { a.registry.end(entry, replaced, len(answer.Runs) > 0) }()
+	if looks {
+		if err := a.again(x, entry, &r, &answer); err != nil {
+			entry.unsure.Store(true)
+			return err
+		}
+	}
+	if err := a.wait(x, entry, &r, replaced, &answer); err != nil {
+		return err
+	}
+	answer.Drain = a.drain(entry)
+	return a.answer(x.Context, http.StatusOK, "application/json", answer)
+}
+
+// full refuses a request beyond the number that may wait.
+func (a *API) full() *problem {
+	p := refuse(http.StatusTooManyRequests, reasonBusy, "", "too many claims wait (limits.max_claims, limits.per_principal.claims)")
+	p.after = 5 * time.Second
+	return p
+}
+
+// maxAgain is how many bytes of run documents an answer has, after which the runs that the worker has not got wait for the next
+// claim.
+const maxAgain = 16 << 20
+
+// again adds the runs that were given to the worker, and that it does not have.
+func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed) error {
+	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
+	defer cancel()
+	lent, err := a.o.Store.Lent(ctx, entry.id, r.worker.Agents)
+	if err != nil {
+		return err
+	}
+	running := make(map[store.LentRun]bool, len(r.running))
+	for _, run := range r.running {
+		running[run] = true
+	}
+	size := 0
+	for _, run := range lent {
+		if running[run] {
+			continue
+		}
+		if size >= maxAgain {
+			return nil // claim notes that the next claim looks again
+		}
+		v, err := a.o.Pool.Visit(ctx, a.o.Store, run.Task, run.ClaimedAt, true)
+		if _, over := errors.AsType[*workers.Over](err); over || errors.Is(err, task.NotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		doc, err := a.document(ctx, v)
+		v.Close()
+		if err != nil {
+			return err
+		}
+		answer.Runs = append(answer.Runs, doc)
+		size += len(doc.Run)
+	}
+	return nil
+}
+
+// wait waits for runs, unless the answer has some.
+func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan struct{}, answer *claimed) error {
+	wait := r.wait
+	if a.drain(entry) != "" {
+		wait, r.slots = min(wait, drainPause), nil
+	}
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	if len(answer.Runs) > 0 {
+		return nil
+	}
+	ctx, stop := a.watched(x)
+	defer stop()
+	for {
+		w := a.broker.enter(entry, r.slots)
+		if !a.registry.waits(entry, w, replaced) {
+			a.broker.end(w) // the later claim has not seen it, and must not share a statement with it
+		}
+		a.waiting(1)
+		left := error(nil)
+		ended := true
+		stopped := a.stopped.Done()
+		told := entry.told
+		if r.slots == nil { // it is drained already, and waits for a moment only
+			stopped, told = nil, nil
+		}
+		select {
+		case <-w.served:
+			ended = false
+		case <-over.C:
+		case <-replaced:
+		case <-told:
+		case <-stopped:
+		case <-ctx.Done():
+			left = context.Cause(ctx)
+		}
+		got := a.broker.leave(w)
+		a.waiting(-1)
+		select {
+		case <-replaced: // nobody may read this answer
+			a.giveBack(got, "the worker has claimed again")
+			return nil
+		default:
+		}
+		if left != nil {
+			a.giveBack(got, "the worker has left")
+			return left
+		}
+		if err := a.lend(x, entry, got, answer); err != nil {
+			return err
+		}
+		// A worker that may have got a run looks for it with its next claim.
+		if len(answer.Runs) > 0 || ended || len(got) == 0 {
+			return nil
+		}
+		// The runs had ended before they began. The slots are free again.
+		for _, c := range got {
+			r.slots[c.Task.Agent]++
+		}
+	}
+}
+
+// leave ends a request of a worker, and notes if its connection has broken.
+func (a *API) leave(x *exchange, entry *worker) {
+	if x.Request().Context().Err() != nil && a.stopped.Err() == nil {
+		a.registry.broke(entry)
+	}
+	a.registry.part(entry)
+}
+
+func (a *API) waiting(delta int) {
+	if a.o.Observer.Waiting != nil {
+		a.o.Observer.Waiting(delta)
+	}
+}
+
+// lend begins claimed runs, and adds them to the answer.
+func (a *API) lend(x *exchange, entry *worker, got []store.Remote, answer *claimed) error {
+	if len(got) == 0 {
+		return nil
+	}
+	for _, c := range got {
+		defer a.o.Memory.Runs.Hold(c.Message.Size())() // until all are sent
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
+	defer cancel()
+	visits := make([]*workers.Visit, len(got))
+	docs := make([]claimedRun, len(got))
+	for i, c := range got {
+		v, err := a.o.Pool.Lend(ctx, a.o.Store, c.Claimed)
+		if err == nil {
+			visits[i] = v
+			docs[i], err = a.document(ctx, v)
+		}
+		if err != nil && !errors.Is(err, workers.ErrNotLent) {
+			a.o.Log.Warn("could not hand a run to a worker; another one gets it", "task_id", c.Task.PublicID, "agent", c.Task.Agent, "error", err)
+			visits[i] = nil
+			a.giveBack(got[i:i+1], "the run document could not be made")
+		}
+	}
+	for i, v := range visits {
+		if v == nil {
+			continue
+		}
+		err := v.Flush(ctx)
+		v.Close()
+		switch {
+		case err == nil:
+			answer.Runs = append(answer.Runs, docs[i])
+			run, lease := store.LentRun{Task: got[i].Task.ID, ClaimedAt: got[i].ClaimedAt}, a.o.Leases[got[i].Task.Agent]
+			a.registry.lend(entry, store.Renewal{LentRun: run, Renewed: true, Until: time.UnixMicro(got[i].ClaimedAt).Add(lease)})
+		case errors.Is(err, task.LeaseLost): // it was deleted meanwhile
+		default:
+			a.giveBack(got[i:i+1], "the beginning of the run could not be stored")
+		}
+	}
+	return nil
+}
+
+// document makes the run document of a run.
+func (a *API) document(ctx context.Context, v *workers.Visit) (claimedRun, error) {
+	raw, err := wire.EncodeRun(ctx, v.Run, a.o.History[v.Run.Agent])
+	return claimedRun{
+		ID:  runID(store.LentRun{Task: v.Task().ID, ClaimedAt: v.Claimed().ClaimedAt}),
+		Run: raw, Lease: a.o.Leases[v.Run.Agent].Seconds(),
+	}, err
+}
+
+// giveBack gives back runs that their worker does not get.
+func (a *API) giveBack(runs []store.Remote, why string) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	for _, c := range runs {
+		if err := a.o.Pool.GiveBackRemote(ctx, c.Claimed, why); err != nil {
+			a.o.Log.Warn("could not give back a run; it waits until its lease ends", "task_id", c.Task.PublicID, "error", err)
+		}
+	}
+}
+
+type stop struct {
+	ID       string          `json:"id"`
+	Stop     string          `json:"stop"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Why to stop a run.
+const (
+	stopCanceled = "canceled"
+	stopLost     = "lost"
+	stopOver     = "over"
+)
+
+type beaten struct {
+	Lease float64 `json:"lease,omitempty"`
+	Runs  []stop  `json:"runs"`
+	Drain string  `json:"drain,omitempty"`
+}
+
+// heartbeat renews leases, and waits for a reason to stop a run.
+func (a *API) heartbeat(x *exchange) error {
+	r, bad := readBeat(x.body, a.o.Limits.Depth)
+	if bad != nil {
+		return bad
+	}
+	leases, err := a.allowed(x)
+	if err != nil {
+		return err
+	}
+	entry, ok := a.registry.greet(r.worker, false)
+	if !ok {
+		return a.full()
+	}
+	defer a.leave(x, entry)
+	if a.o.Observer.Beat != nil {
+		a.o.Observer.Beat(len(r.runs))
+	}
+	x.drop()
+	heard, quiet := a.beats.listen(r.runs)
+	defer quiet()
+	answer := beaten{Runs: []stop{}}
+	news, err := a.renew(x, entry, &r, r.runs, leases, &answer)
+	if err != nil {
+		return err
+	}
+	if !news {
+		if err := a.await(x, entry, &r, heard, leases, &answer); err != nil {
+			return err
+		}
+	}
+	answer.Drain = a.drain(entry)
+	return a.answer(x.Context, http.StatusOK, "application/json", answer)
+}
+
+// renew renews the leases of runs, and adds the runs to stop to the answer. news says that the worker does not stop one of them
+// yet.
+func (a *API) renew(x *exchange, entry *worker, r *beatRequest, runs []store.LentRun, leases map[string]time.Duration, answer *beaten) (news bool, err error) {
+	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
+	defer cancel()
+	renewed, err := a.o.Store.RenewRemote(ctx, entry.id, runs, leases)
+	if err != nil {
+		return false, err
+	}
+	a.registry.renewed(entry, r.runs, renewed)
+	shortest := time.Duration(math.MaxInt64)
+	for _, n := range renewed {
+		s := stop{ID: runID(n.LentRun)}
+		switch {
+		case n.Owned && !n.Canceled:
+		case n.Owned:
+			s.Stop = stopCanceled
+			facts, err := a.o.Store.NoticeFacts(ctx, n.Task)
+			if err != nil && !errors.Is(err, task.NotFound) {
+				return false, err
+			}
+			s.Metadata = facts.Metadata
+		case n.Over:
+			s.Stop = stopOver
+		default:
+			s.Stop = stopLost
+		}
+		if n.Renewed {
+			shortest = min(shortest, n.Lease)
+		}
+		if s.Stop != "" {
+			answer.Runs = slices.DeleteFunc(answer.Runs, func(old stop) bool { return old.ID == s.ID })
+			answer.Runs = append(answer.Runs, s)
+			news = news || !r.stopping[n.LentRun]
+		}
+	}
+	if answer.Lease == 0 && shortest < math.MaxInt64 {
+		answer.Lease = shortest.Seconds()
+	}
+	return news, nil
+}
+
+// await waits until there is a reason to stop a run.
+func (a *API) await(x *exchange, entry *worker, r *beatRequest, heard *beat, leases map[string]time.Duration, answer *beaten) error {
+	wait := r.wait
+	if answer.Lease > 0 {
+		wait = min(wait, time.Duration(answer.Lease*float64(time.Second)/3))
+	}
+	stopped, told := a.stopped.Done(), entry.told
+	if a.stopped.Err() != nil {
+		wait, stopped = min(wait, drainPause), nil
+	}
+	if entry.retired.Load() {
+		told = nil // it knows, or learns it with this answer
+	}
+	if wait <= 0 {
+		return nil
+	}
+	leave, ok := a.o.Claims.Take(x.key)
+	if !ok {
+		return nil // the leases are renewed; the worker asks again
+	}
+	defer leave()
+	ctx, unwatch := a.watched(x)
+	defer unwatch()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for {
+		select {
+		case <-over.C:
+			return nil
+		case <-stopped:
+			return nil
+		case <-told:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-heard.wake:
+			hinted := heard.take(r.runs)
+			if len(hinted) == 0 {
+				continue
+			}
+			news, err := a.renew(x, entry, r, hinted, leases, answer)
+			if err != nil || news {
+				return err
+			}
+		}
+	}
+}
+
+// release gives runs back.
+func (a *API) release(x *exchange) error {
+	r, bad := readRelease(x.body, a.o.Limits.Depth)
+	if bad != nil {
+		return bad
+	}
+	leases, err := a.allowed(x)
+	if err != nil {
+		return err
+	}
+	entry, ok := a.registry.greet(r.worker, false)
+	if !ok {
+		return a.full()
+	}
+	defer a.leave(x, entry)
+	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
+	defer cancel()
+	owned, err := a.o.Store.RenewRemote(ctx, entry.id, r.runs, leases)
+	if err != nil {
+		return err
+	}
+	done := make([]bool, len(owned))
+	var all errgroup.Group
+	all.SetLimit(8)
+	for i, n := range owned {
+		if !n.Owned {
+			continue
+		}
+		all.Go(func() (err error) {
+			done[i], err = a.handBack(ctx, n.LentRun)
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err // the worker repeats the request; runs that it has released already are passed over
+	}
+	if r.leaves {
+		if _, err := a.part(ctx, []*worker{entry}); err != nil {
+			return err
+		}
+	}
+	answer := struct {
+		Released []string `json:"released"`
+	}{Released: []string{}}
+	for i, n := range owned {
+		if done[i] {
+			answer.Released = append(answer.Released, runID(n.LentRun))
+		}
+	}
+	return a.answer(x.Context, http.StatusOK, "application/json", answer)
+}
+
+// handBack gives back one run. A canceled one ends instead: no worker may be there to claim it.
+func (a *API) handBack(ctx context.Context, run store.LentRun) (done bool, err error) {
+	found, err := a.o.Store.FindRun(ctx, run.Task, false)
+	if errors.Is(err, task.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !found.Owned || found.ClaimedAt != run.ClaimedAt {
+		return false, nil
+	}
+	if found.CancelRequested {
+		err = end(ctx, a.o.Pool, a.o.Store, run, executor.ErrCanceled)
+	} else {
+		err = a.o.Pool.GiveBackRemote(ctx, found.Claimed, "the worker gave it back")
+	}
+	return err == nil, err
+}

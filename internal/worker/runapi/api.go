@@ -1,0 +1,277 @@
+// Package runapi is the run API: an agent acts for one run from elsewhere than the answer of the call that began it. It
+// reads what the run document left out, stores states, and posts events. docs/run-api.yaml describes it.
+//
+// A request may reach any replica. Its token names the task and the claim of the attempt, and the database knows whether the
+// attempt still has the task: each read looks, and each write is fenced. So a token is of no use when its attempt is over.
+package runapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
+
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+const (
+	// Path is where the run API is.
+	Path = "/run/v1"
+
+	// TokenPrefix begins the token of an attempt, so that a scanner for leaked secrets recognises it.
+	TokenPrefix = "hfrun_"
+
+	// Purpose names the keys of the tokens to store.Derive.
+	Purpose = "run api"
+)
+
+// Store is what the run API needs of the database.
+type Store interface {
+	worker.VisitStore
+	Dialogue(ctx context.Context, of store.DialogueOf) ([]task.Said, error)
+	Artifacts(ctx context.Context, h *task.Task, after task.Seq, most int) ([]store.Artifact, error)
+	Artifact(ctx context.Context, h *task.Task, id string) (*task.Artifact, error)
+	Siblings(ctx context.Context, of *task.Task, before task.ID, most int) ([]*task.Task, error)
+	Sibling(ctx context.Context, of *task.Task, publicID string) (*task.Task, error)
+}
+
+// Options configures the run API.
+type Options struct {
+	Store   Store
+	Pool    *worker.Pool            // whose agents may post; it need not run them
+	History map[string]wire.History // of run documents, by agent
+	Tokens  *task.Tokens            // of runs, by when they were claimed
+	Memory  *limit.Budgets
+	Limits  web.BodyLimits // of bodies that are one document, and the time to send a body or to read an answer
+	Log     *slog.Logger
+	// Answered, if not nil, is called after each request to a known path. outcome is ok, or the reason of the problem.
+	Answered func(operation, outcome string, took time.Duration)
+}
+
+// API answers the requests of agents.
+type API struct {
+	o       Options
+	echo    *echo.Echo
+	stopped context.Context //nolint:containedctx // of all uploads
+	stop    context.CancelFunc
+}
+
+// readTimeout bounds a request that posts no events, also while the database is away.
+const readTimeout = 30 * time.Second
+
+// New makes the run API.
+func New(o Options) *API {
+	o.Limits = o.Limits.OrDefaults()
+	a := &API{o: o, echo: echo.New()}
+	a.stopped, a.stop = context.WithCancel(context.Background())
+	a.echo.HTTPErrorHandler = a.fail
+	g := a.echo.Group(Path)
+	g.GET("", a.measure("run", a.during(true, a.run)))
+	g.GET("/history", a.measure("history", a.during(false, a.history)))
+	g.GET("/artifacts", a.measure("artifacts", a.during(false, a.artifacts)))
+	g.GET("/artifacts/*", a.measure("artifact", a.during(false, a.artifact)))
+	g.GET("/tasks", a.measure("tasks", a.during(false, a.tasks)))
+	g.GET("/tasks/*", a.measure("task", a.during(false, a.task)))
+	g.GET("/state/:scope", a.measure("state", a.during(false, a.state)))
+	g.PUT("/state/:scope", a.measure("set_state", a.during(false, a.setState)))
+	g.DELETE("/state/:scope", a.measure("remove_state", a.during(false, a.removeState)))
+	g.POST("/heartbeat", a.measure("heartbeat", a.during(false, a.heartbeat)))
+	g.POST("/events", a.measure("events", a.events))
+	return a
+}
+
+// measure reports the requests of an operation.
+func (a *API) measure(operation string, do echo.HandlerFunc) echo.HandlerFunc {
+	if a.o.Answered == nil {
+		return do
+	}
+	return func(c echo.Context) error {
+		began := time.Now()
+		err := do(c)
+		outcome := "ok"
+		if err != nil {
+			outcome = toProblem(err).Reason
+		}
+		a.o.Answered(operation, outcome, time.Since(began))
+		return err
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.o.Limits.Begin(w)
+	a.echo.ServeHTTP(w, r)
+}
+
+// Stop ends the uploads that are under way, after the events that have arrived. Their agents go on at another replica.
+func (a *API) Stop() { a.stop() }
+
+// Serves reports whether a request is one of the run API.
+func (a *API) Serves(r *http.Request) bool {
+	rest, ours := strings.CutPrefix(r.URL.Path, Path)
+	return ours && (rest == "" || rest[0] == '/')
+}
+
+// exchange is a request with its visit.
+type exchange struct {
+	echo.Context
+	*worker.Visit
+	ctx     context.Context //nolint:containedctx // of the request, with the account
+	account *limit.Account
+}
+
+// bearer returns the run that a request acts for: its task, and when it was claimed.
+func (a *API) bearer(r *http.Request) (id task.ID, claimedAt int64, err error) {
+	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	text, ours := strings.CutPrefix(strings.TrimSpace(text), TokenPrefix)
+	id, claimedAt, ok := a.o.Tokens.Read(text)
+	if !ok || !ours || !strings.EqualFold(scheme, "Bearer") {
+		return id, 0, refuse(http.StatusUnauthorized, reasonToken, "Authorization",
+			"needs the token of a run, as Authorization: Bearer <runApi.token>")
+	}
+	return id, claimedAt, nil
+}
+
+// during makes a handler of one that acts during an attempt.
+func (a *API) during(withMessage bool, do func(*exchange) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		ctx, cancel := context.WithTimeout(c.Request().Context(), readTimeout)
+		defer cancel()
+		x, err := a.begin(ctx, c, withMessage)
+		if err != nil {
+			return err
+		}
+		defer x.end()
+		return do(x)
+	}
+}
+
+// begin visits the attempt of a request.
+func (a *API) begin(ctx context.Context, c echo.Context, withMessage bool) (*exchange, error) {
+	id, attempt, err := a.bearer(c.Request())
+	if err != nil {
+		return nil, err
+	}
+	limit.Accept(ctx)
+	v, err := a.o.Pool.Visit(ctx, a.o.Store, id, attempt, withMessage)
+	if errors.Is(err, task.NotFound) {
+		err = refuse(http.StatusGone, reasonOver, "", "the run is over: its task was deleted")
+	}
+	if err != nil {
+		return nil, err
+	}
+	x := &exchange{Context: c, Visit: v, account: a.o.Memory.Open("run " + v.Agent().Name)}
+	x.ctx = limit.WithAccount(ctx, x.account)
+	return x, nil
+}
+
+func (x *exchange) end() {
+	x.Close()
+	x.account.Close()
+}
+
+// answer writes a document.
+func (a *API) answer(c echo.Context, status int, media string, doc any) error {
+	raw, err := wire.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	return a.send(c, status, media, raw)
+}
+
+// wholeBody is the name of the note that a body was read to its end.
+const wholeBody = "whole body"
+
+func bodyRead(c echo.Context) { c.Set(wholeBody, true) }
+
+func (a *API) send(c echo.Context, status int, media string, raw []byte) error {
+	w := c.Response()
+	if c.Request().ContentLength != 0 && c.Get(wholeBody) == nil {
+		// Otherwise net/http reads on before it answers, and the agent may go on sending.
+		w.Header().Set("Connection", "close")
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.o.Limits.Timeout))
+	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+	return c.Blob(status, media, raw)
+}
+
+func (a *API) ok(x *exchange, doc any) error {
+	return a.answer(x.Context, http.StatusOK, mediaJSON, doc)
+}
+
+const mediaJSON = "application/json"
+
+// run answers with the run document.
+func (a *API) run(x *exchange) error {
+	if err := x.parameters(); err != nil {
+		return err
+	}
+	raw, err := wire.EncodeRun(x.ctx, x.Run, a.o.History[x.Run.Agent])
+	if err != nil {
+		return err
+	}
+	return a.send(x.Context, http.StatusOK, mediaJSON, raw)
+}
+
+type heartbeat struct {
+	Next int64  `json:"next"`
+	Stop string `json:"stop,omitempty"`
+}
+
+// heartbeat notes that the agent is there, and tells it whether the client has canceled the task.
+func (a *API) heartbeat(x *exchange) error {
+	if err := x.parameters(); err != nil {
+		return err
+	}
+	canceled, err := x.Heartbeat(x.ctx)
+	if err != nil {
+		return err
+	}
+	doc := heartbeat{Next: x.Next()}
+	if canceled {
+		doc.Stop = "canceled"
+	}
+	return a.ok(x, doc)
+}
+
+// below returns the unescaped rest of the path below a folder. An id may have slashes.
+func (x *exchange) below(folder string) (string, error) {
+	_, escaped, _ := strings.Cut(x.Request().URL.EscapedPath(), Path+"/"+folder+"/")
+	id, err := url.PathUnescape(escaped)
+	if id == "" && err == nil {
+		return "", echo.ErrNotFound
+	}
+	if err != nil {
+		return "", refuse(http.StatusBadRequest, reasonInvalid, "id", "must be an id, percent-encoded")
+	}
+	return id, nil
+}
+
+// scope returns whose state the path names.
+func (x *exchange) scope() (executor.Scope, error) {
+	return scopeOf("scope", x.Param("scope"))
+}
+
+func scopeOf(field, name string) (executor.Scope, error) {
+	switch name {
+	case executor.OfTask.String():
+		return executor.OfTask, nil
+	case executor.OfContext.String():
+		return executor.OfContext, nil
+	}
+	return 0, refuse(http.StatusBadRequest, reasonInvalid, field, "must be task or context")
+}
