@@ -7,9 +7,9 @@ import (
 	"os"
 	"slices"
 
-	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/cli"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
@@ -40,7 +40,7 @@ func Serve(ctx context.Context, log *slog.Logger, agents map[string]Executor) er
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return app.Run(ctx, cfg, log, app.Options{
+	return server.Run(ctx, cfg, log, server.Options{
 		Executors: adaptAll(agents), Version: cli.Version(), Commit: cli.Commit(), Hangups: cli.Hangups(ctx), Changes: changes,
 	})
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 )
 
 // The exit codes.
@@ -40,9 +40,9 @@ type IO struct {
 // Deps are the functions that the verbs call. The configuration that they get is complete.
 type Deps struct {
 	Agents []string // the names of those that the program implements
-	Serve  func(ctx context.Context, cfg *config.Config, log *slog.Logger, changes app.Changes) error
+	Serve  func(ctx context.Context, cfg *config.Config, log *slog.Logger, changes server.Changes) error
 	// Develop is Serve for the verb dev: it calls ready instead of writing lines for the user.
-	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(app.Developing)) error
+	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(server.Developing)) error
 	// Migrate brings the schema up to date, and admits the role of servers unless it is "". Many replicas may run it at once.
 	Migrate func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.

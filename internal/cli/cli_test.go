@@ -25,8 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
-	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/casetest"
@@ -119,7 +119,7 @@ func TestServeGetsConfiguration(t *testing.T) {
 		var got *config.Config
 		s := session{
 			env: map[string]string{"HOLDFAST_LISTEN": ":2", "HOLDFAST_ADMIN_LISTEN": ":3"},
-			deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger, _ app.Changes) error {
+			deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger, _ server.Changes) error {
 				got = cfg
 				log.Info("serving", "listen", cfg.Listen)
 				return nil

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
-	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 
 	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -33,7 +33,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	}
 	bell := hub.NewDoorbell(db.DirectURL)
 	s, err := store.Open(ctx, store.Options{
-		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, SecretKeys: cfg.Push.SealingKeys(), Widths: app.Widths(cfg), By: operatorCaller(ctx), WithoutAudit: !cfg.Audit.Enabled, Tells: app.Tells(cfg), Log: log,
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, SecretKeys: cfg.Push.SealingKeys(), Widths: server.Widths(cfg), By: operatorCaller(ctx), WithoutAudit: !cfg.Audit.Enabled, Tells: server.Tells(cfg), Log: log,
 	})
 	if err != nil {
 		db.Close()
@@ -343,16 +343,16 @@ func (o *operator) DisablePush(ctx context.Context, id task.ID, configID, reason
 	return err
 }
 
-func (o *operator) TryPush(ctx context.Context, p *task.PushConfig, of app.TrialOf) (*app.Trial, error) {
-	return app.TryWebhook(ctx, o.cfg, o.store, p, of, Version(), o.log)
+func (o *operator) TryPush(ctx context.Context, p *task.PushConfig, of server.TrialOf) (*server.Trial, error) {
+	return server.TryWebhook(ctx, o.cfg, o.store, p, of, Version(), o.log)
 }
 
 func (o *operator) PlanRetention(ctx context.Context) ([]retention.Step, error) {
-	return app.NewRetention(o.cfg, o.store, o.log).Plan(ctx)
+	return server.NewRetention(o.cfg, o.store, o.log).Plan(ctx)
 }
 
 func (o *operator) Purge(ctx context.Context, f *store.PurgeFilter) (retention.Purged, error) {
-	done, err := app.NewRetention(o.cfg, o.store, o.log).Purge(ctx, f)
+	done, err := server.NewRetention(o.cfg, o.store, o.log).Purge(ctx, f)
 	o.ring(ctx)
 	return done, err
 }

@@ -17,9 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker/develop"
 )
@@ -182,12 +182,12 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 	// The server stops after the agent.
 	serving, stopServer := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServer()
-	ready, served := make(chan app.Developing, 1), make(chan error, 1)
+	ready, served := make(chan server.Developing, 1), make(chan error, 1)
 	desk.say("starting the server; the first start makes a database in %s", cfg.DataDir)
 	go func() {
-		served <- c.deps.Develop(serving, cfg, log, func(up app.Developing) { ready <- up })
+		served <- c.deps.Develop(serving, cfg, log, func(up server.Developing) { ready <- up })
 	}()
-	var up app.Developing
+	var up server.Developing
 	select {
 	case up = <-ready:
 	case err := <-served:
@@ -211,7 +211,7 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 const stopPatience = 3 * time.Minute
 
 // withAgent runs the agent beside the server.
-func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Config, argv []string, up app.Developing, desk *desk, watcher *develop.Watcher, log *slog.Logger, served chan error) error {
+func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Config, argv []string, up server.Developing, desk *desk, watcher *develop.Watcher, log *slog.Logger, served chan error) error {
 	op, err := c.deps.OpenOperator(ctx, cfg, log)
 	if err != nil {
 		return err

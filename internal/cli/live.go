@@ -7,11 +7,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
@@ -20,13 +20,13 @@ import (
 func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 	return Deps{
 		Agents: slices.Sorted(maps.Keys(agents)),
-		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger, changes app.Changes) error {
-			return app.Run(ctx, cfg, log, app.Options{
+		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger, changes server.Changes) error {
+			return server.Run(ctx, cfg, log, server.Options{
 				Executors: agents, Version: Version(), Commit: Commit(), Banner: banner, Hangups: Hangups(ctx), Changes: changes,
 			})
 		},
-		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(app.Developing)) error {
-			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Commit: Commit(), Ready: ready})
+		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(server.Developing)) error {
+			return server.Run(ctx, cfg, log, server.Options{Executors: agents, Version: Version(), Commit: Commit(), Ready: ready})
 		},
 		Migrate: func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error {
 			db, err := existingDatabase(ctx, cfg, log)
@@ -57,9 +57,9 @@ func migrationStatus(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 }
 
 // existingDatabase is for all verbs but serve: they must not create a database in the current folder.
-func existingDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app.Database, error) {
+func existingDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*server.Database, error) {
 	if cfg.DatabaseURL == "" && !pgembed.Exists(cfg.DataDir) {
 		return nil, usage("%s has no database; run this where the server runs, name its admin address with --server, or set HOLDFAST_DATABASE_URL", cfg.DataDir)
 	}
-	return app.OpenDatabase(ctx, ctx, cfg, log)
+	return server.OpenDatabase(ctx, ctx, cfg, log)
 }

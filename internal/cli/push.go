@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/app"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
@@ -34,7 +34,7 @@ type PushOperator interface {
 	EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error)
 	DisablePush(ctx context.Context, id task.ID, configID, reason string) error
 	// TryPush makes one delivery without a task.
-	TryPush(ctx context.Context, p *task.PushConfig, of app.TrialOf) (*app.Trial, error)
+	TryPush(ctx context.Context, p *task.PushConfig, of server.TrialOf) (*server.Trial, error)
 	// Reseal seals the secrets with the first key that were sealed with another key. It returns their number.
 	Reseal(ctx context.Context) (sealed int, err error)
 }
@@ -440,7 +440,7 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
 	flags.StringVar(&p.Dialect, "dialect", versions[len(versions)-1], "A2A version whose body and headers to send: "+known)
 	tokenFile := flags.String("token-file", "", `file with the token of the webhook; "-" is standard input`)
 	authorizationFile := flags.String("authorization-file", "", `file with the scheme and credentials of the webhook, such as "Bearer xyz"; "-" is standard input`)
-	var of app.TrialOf
+	var of server.TrialOf
 	flags.StringVar(&of.Owner.Tenant, "tenant", "", "tenant of the task's owner")
 	flags.StringVar(&of.Owner.Subject, "owner", "", "owner of the task")
 	flags.StringVar(&of.Agent, "agent", "", "agent of the task")
@@ -499,7 +499,7 @@ type trialView struct {
 	LookFor     string  `json:"look_for"`
 }
 
-func (c *command) printTrial(p *task.PushConfig, t *app.Trial, format output) error {
+func (c *command) printTrial(p *task.PushConfig, t *server.Trial, format output) error {
 	v := trialView{
 		URL: p.URL, Dialect: p.Dialect, ContentType: t.ContentType, TaskID: t.TaskID, DeliveryID: t.DeliveryID, Issuer: t.Issuer,
 		Class: string(t.Class), Status: t.Status, Error: t.Error, TookMS: milliseconds(t.Took), LookFor: lookFor(t),
@@ -528,7 +528,7 @@ func (c *command) printTrial(p *task.PushConfig, t *app.Trial, format output) er
 }
 
 // lookFor returns what the user should check after a trial.
-func lookFor(t *app.Trial) string {
+func lookFor(t *server.Trial) string {
 	switch t.Class {
 	case push.Delivered:
 		return "the receiver must have verified the JWT in X-A2A-Signature, with the keys at " + t.Issuer + "/.well-known/jwks.json"

@@ -20,8 +20,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
@@ -129,7 +129,7 @@ func (h *hooked) serve() {
 	cfg.Push.AllowPrivate, cfg.Push.HTTPSOnly, cfg.Push.RetryFirst = true, false, time.Hour
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- app.Run(ctx, cfg, slog.New(slog.DiscardHandler), app.Options{}) }()
+	go func() { ended <- server.Run(ctx, cfg, slog.New(slog.DiscardHandler), server.Options{}) }()
 	h.t.Cleanup(func() { stop(); require.NoError(h.t, <-ended) })
 }
 

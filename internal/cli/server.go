@@ -17,9 +17,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
-	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/secrets"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -463,7 +463,7 @@ func (o *serverOperator) DisablePush(ctx context.Context, id task.ID, configID, 
 }
 
 // TryPush implements PushOperator.
-func (o *serverOperator) TryPush(context.Context, *task.PushConfig, app.TrialOf) (*app.Trial, error) {
+func (o *serverOperator) TryPush(context.Context, *task.PushConfig, server.TrialOf) (*server.Trial, error) {
 	return nil, errDatabase("push test")
 }
 

@@ -25,9 +25,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/pgproxytest"
@@ -58,7 +58,7 @@ func TestWithoutAVerb(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			served := false
-			deps := Deps{Serve: func(context.Context, *config.Config, *slog.Logger, app.Changes) error {
+			deps := Deps{Serve: func(context.Context, *config.Config, *slog.Logger, server.Changes) error {
 				served = true
 				return nil
 			}}

@@ -1,0 +1,131 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/server/keys"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// newAdminAPI makes the API of operators. api is nil without the role api.
+func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.Engine, h *hub.Hub, bus *signal.Bus, keeper *worker.Keeper, ring *keys.Ring, api *rpc.Server) *adminapi.API {
+	o := adminapi.Options{
+		Store: st, Engine: eng, Hub: h, Signals: bus, Retention: NewRetention(e.cfg, st, e.log), Admit: access.operator, Need: access.needs,
+		SameOrigin: access.origins.Check, Login: access.loginView(),
+		Examine: func(ctx context.Context, report func(doctor.Finding)) {
+			doctor.Examine(ctx, doctor.Options{Config: e.cfg, Sources: "the running server"}, report)
+		},
+		Limits: limitsOf(e.cfg), Version: e.Version, Worker: keeper.ID, Memory: e.memory, Log: e.log,
+		Streams: config.AdminStreams, StreamsOfAddress: e.cfg.Admin.StreamsPerAddress, TraceURL: e.cfg.Admin.TraceURL,
+		Unsigned: unsigned(e.cfg, ring), AllTenantsScope: e.cfg.Admin.AllTenantsScope,
+		KeySet: func() []byte {
+			if ring == nil {
+				return nil
+			}
+			return ring.Set()
+		},
+		KeysAccepted: slices.ContainsFunc(e.cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }),
+	}
+	if e.cfg.DatabaseURL == "" {
+		o.Disk = func() (adminapi.Disk, bool) {
+			free, size, ok := doctor.DiskOf(e.cfg.DataDir)
+			return adminapi.Disk{Free: int64(free), Size: int64(size)}, ok
+		}
+	}
+	if api != nil {
+		o.Talk = &adminapi.Talk{Serve: api.ServeAs, URL: p.baseURL(e.cfg)}
+		for i := range e.cfg.Auth.Schemes {
+			s := &e.cfg.Auth.Schemes[i]
+			scheme := adminapi.Scheme{Name: s.Name, Kind: string(s.Kind)}
+			switch s.Kind {
+			case config.AuthAPIKey:
+				scheme.Header = s.APIKey.Header
+			case config.AuthBasic, config.AuthJWT:
+				scheme.Header = "Authorization"
+			case config.AuthMTLS:
+			}
+			o.Talk.Schemes = append(o.Talk.Schemes, scheme)
+		}
+	}
+	for i := range e.cfg.Agents {
+		a := &e.cfg.Agents[i]
+		agent := adminapi.Agent{
+			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts,
+			Schemes: a.Auth.Schemes, Scope: a.Auth.Scope,
+			Remote: a.Executor.Kind == config.ExecutorWorker,
+		}
+		if api != nil {
+			agent.Card = func() ([]byte, error) { return api.PublicCard(a.Name, p.baseURL(e.cfg)) }
+		}
+		o.Agents = append(o.Agents, agent)
+	}
+	return adminapi.New(o)
+}
+
+// unsigned says why the cards of this server have no signatures; "": they have them.
+func unsigned(cfg *config.Config, ring *keys.Ring) string {
+	switch {
+	case !cfg.Signing.Cards:
+		return "signing.cards is false"
+	case cfg.PublicURL == "":
+		return "public_url is not set, and a signature names the URL of the keys"
+	case ring == nil:
+		return "this process signs nothing"
+	}
+	return ""
+}
+
+// limitsView has the limits of a server. Sizes are in bytes, times in seconds; 0 means no limit or the default.
+type limitsView struct {
+	MemoryBytes           int64        `json:"memory_bytes"`
+	MaxBodyBytes          int64        `json:"max_body_bytes"`
+	MaxPartBytes          int64        `json:"max_part_bytes"`
+	MaxParts              int          `json:"max_parts"`
+	MaxDepth              int          `json:"max_depth"`
+	MaxBlockSeconds       float64      `json:"max_block_seconds"`
+	MaxStreams            int          `json:"max_streams"`
+	MaxConnections        int          `json:"max_connections"`
+	ConnectionsPerAddress int          `json:"connections_per_address"`
+	Rate                  int          `json:"rate"`
+	Burst                 int          `json:"burst"`
+	Streams               int          `json:"streams"`
+	LiveTasks             int          `json:"live_tasks"`
+	Agents                []agentLimit `json:"agents"`
+}
+
+type agentLimit struct {
+	Agent             string  `json:"agent"`
+	Concurrency       int     `json:"concurrency,omitzero"` // absent: that of its remote workers
+	MaxAttempts       int     `json:"max_attempts"`
+	Queue             int     `json:"queue"`
+	LiveTasks         int     `json:"live_tasks"`
+	PendingMessages   int     `json:"pending_messages"`
+	RunSeconds        float64 `json:"run_seconds"`
+	InactivitySeconds float64 `json:"inactivity_seconds"`
+}
+
+func limitsOf(cfg *config.Config) limitsView {
+	l := &cfg.Limits
+	v := limitsView{
+		MemoryBytes: int64(l.Memory), MaxBodyBytes: int64(l.MaxBody), MaxPartBytes: int64(l.MaxPart), MaxParts: l.MaxParts, MaxDepth: l.MaxDepth,
+		MaxBlockSeconds: l.MaxBlock.Seconds(), MaxStreams: l.MaxStreams, MaxConnections: l.MaxConnections, ConnectionsPerAddress: l.ConnectionsPerAddress,
+		Rate: l.PerPrincipal.Rate, Burst: l.PerPrincipal.Burst, Streams: l.PerPrincipal.Streams, LiveTasks: l.PerPrincipal.LiveTasks,
+	}
+	for i := range cfg.Agents {
+		a := &cfg.Agents[i]
+		v.Agents = append(v.Agents, agentLimit{
+			Agent: a.Name, Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts, Queue: a.Limits.Queue, LiveTasks: a.Limits.LiveTasks,
+			PendingMessages: a.Limits.PendingMessages, RunSeconds: a.Limits.RunTimeout.Seconds(), InactivitySeconds: a.Limits.InactivityTimeout.Seconds(),
+		})
+	}
+	return v
+}

@@ -1,0 +1,20 @@
+package server
+
+import (
+	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// resumeURL returns the URL that begins the turn after a turn.
+func resumeURL(e *env, p *ports, turns *task.Tokens) func(task.ID, int) string {
+	base := p.baseURL(e.cfg) + task.ResumePath
+	return func(id task.ID, turn int) string { return base + turns.Make(id, int64(turn)) }
+}
+
+func newCallbacks(e *env, agents *agents, st *store.Store, turns *task.Tokens) *callback.Handler {
+	return callback.New(callback.Options{
+		Tokens: turns, Tasks: st, NewID: store.NewID, Agents: agents.callbacks,
+		Timeout: e.cfg.Limits.BodyTimeout, Memory: e.memory, Log: e.log,
+	})
+}
