@@ -216,7 +216,7 @@ dist-typescript: sdk/typescript/node_modules/.package-lock.json
 sdk/typescript/node_modules/.package-lock.json: sdk/typescript/package-lock.json
 	cd sdk/typescript && npm ci --silent --no-audit --no-fund && touch node_modules/.package-lock.json
 
-console: console/node_modules/.package-lock.json ## build the web console into internal/console/dist, which the binary embeds
+console: console/node_modules/.package-lock.json ## build the web console into internal/admin/console/dist, which the binary embeds
 	cd console && npm run --silent build
 
 console-check: console/node_modules/.package-lock.json ## check the console: format, linter, generated types, types, tests, budget, and that dist is what the sources build

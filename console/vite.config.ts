@@ -8,7 +8,7 @@ export default defineConfig({
   base: "/console/",
   plugins: [react()],
   build: {
-    outDir: "../internal/console/dist",
+    outDir: "../internal/admin/console/dist",
     emptyOutDir: true,
     target: "es2022",
     // The policy of the page allows no data: fonts or styles, and a chunk of its own is cached longer.

@@ -4,14 +4,14 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const have = new URL("../../internal/console/dist", import.meta.url).pathname;
+const have = new URL("../../internal/admin/console/dist", import.meta.url).pathname;
 const want = mkdtempSync(join(tmpdir(), "console-"));
 try {
   execFileSync("npx", ["--no-install", "vite", "build", "--outDir", want, "--logLevel", "warn"], { stdio: "inherit" });
   const names = new Set([...list(have), ...list(want)]);
   const differ = [...names].filter((name) => read(have, name) !== read(want, name)).sort();
   if (differ.length > 0) {
-    console.error(`internal/console/dist is not what console/ builds: run make console and commit it.\n${differ.join("\n")}`);
+    console.error(`internal/admin/console/dist is not what console/ builds: run make console and commit it.\n${differ.join("\n")}`);
     process.exitCode = 1;
   } else {
     execFileSync("node", ["scripts/size.js"], { stdio: "inherit" });

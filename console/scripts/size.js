@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 
 const budget = 300_000;
-const dist = new URL("../../internal/console/dist/", import.meta.url).pathname;
+const dist = new URL("../../internal/admin/console/dist/", import.meta.url).pathname;
 
 /** @param {string} folder @returns {string[]} */
 function files(folder) {

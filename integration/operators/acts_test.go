@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
@@ -191,7 +191,7 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 		})
 	}
 	elsewhere := "/talk/{agent}/{path}" // talk_test.go has it
-	for _, o := range adminapi.Operations() {
+	for _, o := range admin.Operations() {
 		if o.Method == http.MethodPost && o.Path != elsewhere {
 			require.True(t, slices.ContainsFunc(acts, func(x act) bool { return x.path == o.Path && x.action != "" }), "%s needs a case", o.Path)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/test/receivertest"
@@ -86,8 +86,8 @@ func TestFacts(t *testing.T) {
 }
 
 // every operation, with a task, a webhook and a job in its path.
-func operations(id, job string) (all []adminapi.Operation) {
-	for _, o := range adminapi.Operations() {
+func operations(id, job string) (all []admin.Operation) {
+	for _, o := range admin.Operations() {
 		if strings.HasPrefix(o.Path, "/jobs") {
 			id := job
 			o.Path = strings.ReplaceAll(o.Path, "{id}", id)
@@ -130,14 +130,14 @@ func TestRights(t *testing.T) {
 	key := func(scopes ...string) string { return db.Keys(store.APIKey{Tenant: "t", Scopes: scopes}, "op")[0] }
 	const unknown = "01a20b75-18e0-70d5-bd02-3a3ee11c7abc"
 	for name, x := range map[string]struct {
-		right adminapi.Right
+		right admin.Right
 		key   string
 	}{
 		"none":       {0, key("other", "admin:all")},
-		"view":       {adminapi.View, key("admin:view", "admin:all")},
-		"act":        {adminapi.Act, key("admin:act", "admin:all")},
-		"administer": {adminapi.Administer, key("admin:administer", "admin:all")},
-		"operator":   {adminapi.Administer, key("holdfast:operator", "admin:all")},
+		"view":       {admin.View, key("admin:view", "admin:all")},
+		"act":        {admin.Act, key("admin:act", "admin:all")},
+		"administer": {admin.Administer, key("admin:administer", "admin:all")},
+		"operator":   {admin.Administer, key("holdfast:operator", "admin:all")},
 	} {
 		op := as(t, r, x.key)
 		for _, o := range operations(unknown, unknown) {
@@ -150,10 +150,10 @@ func TestRights(t *testing.T) {
 			}
 		}
 		// A job needs the right of its action.
-		require.Equal(t, x.right < adminapi.Administer, op.peek("POST", "/jobs", `{"reason":"r","action":"purge","filter":{"agent":"none"}}`) == http.StatusForbidden, name)
+		require.Equal(t, x.right < admin.Administer, op.peek("POST", "/jobs", `{"reason":"r","action":"purge","filter":{"agent":"none"}}`) == http.StatusForbidden, name)
 	}
 	stranger := as(t, r, "")
-	for _, o := range append(operations(unknown, unknown), adminapi.Operation{Method: "GET", Path: "/no/such"}) {
+	for _, o := range append(operations(unknown, unknown), admin.Operation{Method: "GET", Path: "/no/such"}) {
 		require.Equal(t, http.StatusUnauthorized, stranger.peek(o.Method, o.Path, bodyOf(o.Path)), o.Path)
 	}
 	a := as(t, r, key("other")).do("GET", "/tasks", "")
@@ -199,7 +199,7 @@ func tenantsSeeTheirOwn(t *testing.T, db *clustertest.DB, r *clustertest.Replica
 	const unknown = "01a20b75-18e0-70d5-bd02-3a3ee11c7abc"
 	missing := operations(unknown, unknown)
 	for i, o := range operations(foreign, job) {
-		named := adminapi.Operations()[i].Path
+		named := admin.Operations()[i].Path
 		switch {
 		case o.Whole:
 			require.Equal(t, http.StatusForbidden, own.peek(o.Method, o.Path, bodyOf(o.Path)), named)

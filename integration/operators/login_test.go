@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/test/issuertest"
@@ -122,7 +122,7 @@ func (l *login) in(b *browser, at *clustertest.Replica, returnTo string) *answer
 // me asks a replica who the browser is.
 func (l *login) me(b *browser, at *clustertest.Replica) *answer {
 	l.t.Helper()
-	a := b.do("GET", at.Admin+adminapi.Path+"/me", "")
+	a := b.do("GET", at.Admin+admin.Path+"/me", "")
 	require.NoError(l.t, document.Check("GET", "/me", a.Status, a.Header, a.Body), "%s", a.Body)
 	return a
 }
@@ -159,7 +159,7 @@ func TestLoginWithAnIssuer(t *testing.T) {
 	}
 	// The page writes with its origin, and the audit log knows who it was.
 	id := send(l.a, l.db.Keys(store.APIKey{Tenant: "acme"}, "client")[0], "ask:x")
-	path := adminapi.Path + "/tasks/" + id
+	path := admin.Path + "/tasks/" + id
 	for name, headers := range map[string][]string{
 		"no origin":      nil,
 		"another origin": {"Origin", "https://evil.example.com"},
@@ -330,7 +330,7 @@ func TestSessionsEnd(t *testing.T) {
 	l.issuer.Change(func(s *issuertest.State) {
 		s.User = issuertest.User{Subject: "ada", IDClaims: object{"scope": "admin:view", "org": "acme"}, Other: "nobody asks the access token"}
 	})
-	admin := as(t, l.b, l.db.Keys(store.APIKey{Tenant: "acme", Scopes: []string{"admin:administer", "admin:all"}}, "root")[0])
+	root := as(t, l.b, l.db.Keys(store.APIKey{Tenant: "acme", Scopes: []string{"admin:administer", "admin:all"}}, "root")[0])
 	ada := l.browser()
 	require.Equal(t, http.StatusSeeOther, l.in(ada, l.a, "/").Status)
 	me := l.me(ada, l.a)
@@ -357,7 +357,7 @@ func TestSessionsEnd(t *testing.T) {
 		require.Nil(t, b.session())
 	}
 
-	list := admin.get("/sessions").list("sessions")
+	list := root.get("/sessions").list("sessions")
 	require.Equal(t, []string{"grace", "sso:ada"}, column(list, "subject"))
 	require.Equal(t, []string{"keys", "sso"}, column(list, "scheme"))
 	require.Equal(t, strings.Split(key, "_")[1], list[0]["key"])
@@ -372,12 +372,12 @@ func TestSessionsEnd(t *testing.T) {
 		b.cookies["holdfast_session"] = &http.Cookie{Name: "holdfast_session", Value: value}
 		require.Equal(t, http.StatusUnauthorized, l.me(b, l.a).Status)
 	}
-	twice := l.browser().do("GET", l.a.Admin+adminapi.Path+"/me", "", "Cookie", "holdfast_session="+ada.session().Value+"; holdfast_session="+ada.session().Value)
+	twice := l.browser().do("GET", l.a.Admin+admin.Path+"/me", "", "Cookie", "holdfast_session="+ada.session().Value+"; holdfast_session="+ada.session().Value)
 	require.Equal(t, http.StatusUnauthorized, twice.Status)
 
 	stream := as(t, l.a, "").follow(waittest.Context(t), "/tasks/stream", "Cookie", "holdfast_session="+ada.session().Value)
 	require.Equal(t, "ready", waittest.Within(t, "a live list", stream).name)
-	admin.act("/sessions/"+sid+"/end", `{"reason":"she has left"}`)
+	root.act("/sessions/"+sid+"/end", `{"reason":"she has left"}`)
 	for range stream { // until it ends
 	}
 	require.Equal(t, http.StatusUnauthorized, l.me(ada, l.b).Status)

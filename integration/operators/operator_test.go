@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/test/issuertest"
@@ -42,7 +42,7 @@ type operator struct {
 
 func as(t testing.TB, r *clustertest.Replica, key string) *operator {
 	t.Helper()
-	return &operator{t, r.Admin + adminapi.Path, key}
+	return &operator{t, r.Admin + admin.Path, key}
 }
 
 // answer is an answer of the API.

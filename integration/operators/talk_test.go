@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/test/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
@@ -39,7 +39,7 @@ func TestTalkAsACaller(t *testing.T) {
 	named := []string{"Holdfast-Subject", "%C3%A4lice", "Holdfast-Tenant", "x%20y", "Holdfast-Reason", "ticket%207"}
 	console, sent := a2atest.NewPeer(t, "the console"), 0
 	for _, w := range []*a2atest.Wire{a2atest.V01, a2atest.V02, a2atest.V03, a2atest.V10, a2atest.REST03, a2atest.REST10} {
-		console.URL = r.Admin + adminapi.Path + "/talk/demo"
+		console.URL = r.Admin + admin.Path + "/talk/demo"
 		if w.Binding == a2atest.JSONRPC {
 			console.URL += "/"
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
 )
 
 // AgentsOperator shows agents and their queues.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
 )
 
 // bulk selects the tasks of a verb by a filter instead of by their ids.

@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/store"

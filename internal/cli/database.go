@@ -12,14 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/server"
-
 	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
+	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"

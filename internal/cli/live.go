@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 	"github.com/holdfast-a2a/holdfast/internal/server"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
 )
 
 func (c *command) queue() *cobra.Command {

@@ -16,11 +16,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminclient"
-	"github.com/holdfast-a2a/holdfast/internal/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/server"
-	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"

@@ -15,10 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/pg/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/web"
-
-	"github.com/holdfast-a2a/holdfast/internal/pg/pgurl"
 )
 
 // agentName keeps names usable in a path, a metric label and a log line.

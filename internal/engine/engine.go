@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )

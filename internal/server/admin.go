@@ -12,12 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
+	"github.com/holdfast-a2a/holdfast/internal/admin/console"
+	"github.com/holdfast-a2a/holdfast/internal/admin/login"
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/console"
-
-	"github.com/holdfast-a2a/holdfast/internal/login"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/server/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -65,10 +64,10 @@ func startAdmin(e *env, access *access, l net.Listener) *adminServer {
 }
 
 // adminPages makes what the admin address serves when the server is up.
-func adminPages(e *env, access *access, st *store.Store, api *adminapi.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) http.Handler {
+func adminPages(e *env, access *access, st *store.Store, api *admin.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) http.Handler {
 	endpoints := []telemetry.Endpoint{
 		purgeEndpoint(e, st),
-		{Pattern: adminapi.Path + "/", Handler: api, Admits: true},
+		{Pattern: admin.Path + "/", Handler: api, Admits: true},
 		{Pattern: "GET " + console.Path, Handler: page, Admits: true},
 		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound), Admits: true},
 	}
@@ -134,13 +133,13 @@ func (c *access) admits() telemetry.Admit {
 }
 
 // operator returns the operator of a request to the admin API.
-func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
+func (c *access) operator(r *http.Request) (*admin.Admitted, error) {
 	a := &c.cfg.Admin
 	if c.cfg.AdminAccess() != config.AdminAsks {
 		if err := c.admits()(r, telemetry.Others); err != nil {
 			return nil, err
 		}
-		who := &adminapi.Admitted{Right: adminapi.Administer, Caller: task.Caller{Method: task.MethodOperator, Address: r.RemoteAddr}}
+		who := &admin.Admitted{Right: admin.Administer, Caller: task.Caller{Method: task.MethodOperator, Address: r.RemoteAddr}}
 		if c.cfg.AdminAccess() == config.AdminOpen {
 			who.ReadOnly = "admin.open admits everybody, so nobody may act here; use the command line, or set auth.schemes and admin.schemes"
 		}
@@ -155,7 +154,7 @@ func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 	if err != nil {
 		return nil, err
 	}
-	who := &adminapi.Admitted{Bound: c.bound(&caller)}
+	who := &admin.Admitted{Bound: c.bound(&caller)}
 	right, matched := c.rightOf(&caller)
 	if right == 0 {
 		_, err := c.admin.Admit(id, &auth.Gate{Schemes: schemes, Scope: a.ViewScope})
@@ -163,7 +162,7 @@ func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 	}
 	who.Right, who.Caller = right, acting(caller, caller.Method)
 	if id.Scheme() == auth.KindSession {
-		who.Session = &adminapi.BrowserSession{ID: caller.Credential[strings.LastIndex(caller.Credential, "/")+1:], ExpiresAt: id.Until().UTC(), LogoutURL: login.LogoutPath}
+		who.Session = &admin.BrowserSession{ID: caller.Credential[strings.LastIndex(caller.Credential, "/")+1:], ExpiresAt: id.Until().UTC(), LogoutURL: login.LogoutPath}
 	}
 	who.Watch = func(end func(error)) func() {
 		stop := c.admin.Watch(id, &auth.Gate{Schemes: schemes, Scope: matched}, end)
@@ -185,17 +184,17 @@ func (c *access) bound(caller *task.Caller) bool {
 }
 
 // rightOf returns what a caller may do as an operator, and the scope that says so; 0: nothing.
-func (c *access) rightOf(caller *task.Caller) (adminapi.Right, string) {
+func (c *access) rightOf(caller *task.Caller) (admin.Right, string) {
 	a := &c.cfg.Admin
 	switch {
 	case caller.Has(a.Scope):
-		return adminapi.Administer, a.Scope
+		return admin.Administer, a.Scope
 	case caller.Has(a.AdministerScope):
-		return adminapi.Administer, a.AdministerScope
+		return admin.Administer, a.AdministerScope
 	case caller.Has(a.ActScope):
-		return adminapi.Act, a.ActScope
+		return admin.Act, a.ActScope
 	case caller.Has(a.ViewScope):
-		return adminapi.View, a.ViewScope
+		return admin.View, a.ViewScope
 	}
 	return 0, ""
 }
@@ -208,9 +207,9 @@ func acting(caller task.Caller, kind string) task.Caller {
 }
 
 // needs returns the error for an operator who lacks a right.
-func (c *access) needs(r adminapi.Right) error {
-	scope := map[adminapi.Right]string{
-		adminapi.View: c.cfg.Admin.ViewScope, adminapi.Act: c.cfg.Admin.ActScope, adminapi.Administer: c.cfg.Admin.AdministerScope,
+func (c *access) needs(r admin.Right) error {
+	scope := map[admin.Right]string{
+		admin.View: c.cfg.Admin.ViewScope, admin.Act: c.cfg.Admin.ActScope, admin.Administer: c.cfg.Admin.AdministerScope,
 	}[r]
 	return task.Errorf(task.Forbidden, "the scope %s is needed", scope)
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
+	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
@@ -17,8 +17,8 @@ import (
 )
 
 // newAdminAPI makes the API of operators. api is nil without the role api.
-func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.Engine, h *hub.Hub, bus *signal.Bus, keeper *worker.Keeper, ring *keys.Ring, api *rpc.Server) *adminapi.API {
-	o := adminapi.Options{
+func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.Engine, h *hub.Hub, bus *signal.Bus, keeper *worker.Keeper, ring *keys.Ring, api *rpc.Server) *admin.API {
+	o := admin.Options{
 		Store: st, Engine: eng, Hub: h, Signals: bus, Retention: NewRetention(e.cfg, st, e.log), Admit: access.operator, Need: access.needs,
 		SameOrigin: access.origins.Check, Login: access.loginView(),
 		Examine: func(ctx context.Context, report func(doctor.Finding)) {
@@ -36,16 +36,16 @@ func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.
 		KeysAccepted: slices.ContainsFunc(e.cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }),
 	}
 	if e.cfg.DatabaseURL == "" {
-		o.Disk = func() (adminapi.Disk, bool) {
+		o.Disk = func() (admin.Disk, bool) {
 			free, size, ok := doctor.DiskOf(e.cfg.DataDir)
-			return adminapi.Disk{Free: int64(free), Size: int64(size)}, ok
+			return admin.Disk{Free: int64(free), Size: int64(size)}, ok
 		}
 	}
 	if api != nil {
-		o.Talk = &adminapi.Talk{Serve: api.ServeAs, URL: p.baseURL(e.cfg)}
+		o.Talk = &admin.Talk{Serve: api.ServeAs, URL: p.baseURL(e.cfg)}
 		for i := range e.cfg.Auth.Schemes {
 			s := &e.cfg.Auth.Schemes[i]
-			scheme := adminapi.Scheme{Name: s.Name, Kind: string(s.Kind)}
+			scheme := admin.Scheme{Name: s.Name, Kind: string(s.Kind)}
 			switch s.Kind {
 			case config.AuthAPIKey:
 				scheme.Header = s.APIKey.Header
@@ -58,7 +58,7 @@ func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.
 	}
 	for i := range e.cfg.Agents {
 		a := &e.cfg.Agents[i]
-		agent := adminapi.Agent{
+		agent := admin.Agent{
 			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts,
 			Schemes: a.Auth.Schemes, Scope: a.Auth.Scope,
 			Remote: a.Executor.Kind == config.ExecutorWorker,
@@ -68,7 +68,7 @@ func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.
 		}
 		o.Agents = append(o.Agents, agent)
 	}
-	return adminapi.New(o)
+	return admin.New(o)
 }
 
 // unsigned says why the cards of this server have no signatures; "": they have them.

@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/console"
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/console"
 	"github.com/holdfast-a2a/holdfast/internal/worker/remote"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/server/keys"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/upkeep"
@@ -14,7 +14,7 @@ import (
 )
 
 // newDuties lists the periodic work of this process. pool and caller are nil without the worker role; ring may be nil.
-func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *remote.Watch, ring *keys.Ring, operators *adminapi.API) *upkeep.Runner {
+func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *remote.Watch, ring *keys.Ring, operators *admin.API) *upkeep.Runner {
 	duties := []upkeep.Duty{
 		{Name: "partitions", Every: ahead(e.cfg), Alone: true, Run: partitions(e, st)},
 		{Name: "admin_jobs", Every: time.Second, Timeout: time.Minute, Run: operators.RunJob},

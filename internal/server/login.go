@@ -6,12 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
+	"github.com/holdfast-a2a/holdfast/internal/admin/console"
+	"github.com/holdfast-a2a/holdfast/internal/admin/login"
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/console"
-
-	"github.com/holdfast-a2a/holdfast/internal/login"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -19,7 +18,7 @@ import (
 )
 
 // newLogins makes the logins of operators' browsers. Nil: there is nothing to log in with, or no need.
-func newLogins(ctx context.Context, e *env, c *access, st *store.Store, api *adminapi.API) (*login.Handler, error) {
+func newLogins(ctx context.Context, e *env, c *access, st *store.Store, api *admin.API) (*login.Handler, error) {
 	if c.sessions == nil {
 		return nil, nil //nolint:nilnil // none is an answer here and no failure
 	}
@@ -66,11 +65,11 @@ func (c *access) loginKeys() string {
 }
 
 // loginView says how a browser can log in; nil: it cannot.
-func (c *access) loginView() *adminapi.Login {
+func (c *access) loginView() *admin.Login {
 	if c.sessions == nil {
 		return nil
 	}
-	v := &adminapi.Login{}
+	v := &admin.Login{}
 	if s := c.cfg.Admin.Login.Scheme; s != "" {
 		v.URL = login.Path
 		for i := range c.cfg.Auth.Schemes {
@@ -98,7 +97,7 @@ func (c *access) admitKey(ctx context.Context, r *auth.Request) (caller task.Cal
 // permits returns an error for a caller who is no operator, and makes others the actors of the audit log.
 func (c *access) permits(caller *task.Caller, scheme string) error {
 	if right, _ := c.rightOf(caller); right == 0 {
-		return c.needs(adminapi.View)
+		return c.needs(admin.View)
 	}
 	kind := auth.KindJWT
 	if scheme == c.loginKeys() {

@@ -3,10 +3,9 @@ package server
 import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	"github.com/holdfast-a2a/holdfast/internal/worker/runapi"
-
-	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
 // runAPI returns where the agent of a run finds the run API; nil if this process cannot know.

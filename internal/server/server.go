@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
@@ -33,7 +33,7 @@ type server struct {
 	api        *rpc.Server      // nil without the api role
 	runs       *runapi.API
 	remote     *remote.API // nil without the api role
-	operators  *adminapi.API
+	operators  *admin.API
 	duties     *upkeep.Runner
 	admin      *adminServer
 	watches    []func(context.Context) error // of the agents behind fronts, and of the database

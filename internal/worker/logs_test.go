@@ -18,13 +18,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
-
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/logs")

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )

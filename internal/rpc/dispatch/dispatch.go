@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/task"

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )

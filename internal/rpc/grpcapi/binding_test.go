@@ -32,7 +32,6 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"

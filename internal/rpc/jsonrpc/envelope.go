@@ -11,7 +11,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
-
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

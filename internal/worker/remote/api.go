@@ -18,15 +18,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
-
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 	workers "github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 const (

@@ -21,9 +21,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
-
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -32,10 +29,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/test/workerapitest"
 	"github.com/holdfast-a2a/holdfast/internal/web"
-	"github.com/holdfast-a2a/holdfast/internal/worker/runapi"
-
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/worker/remote"
+	"github.com/holdfast-a2a/holdfast/internal/worker/runapi"
 )
 
 func TestMain(m *testing.M) {

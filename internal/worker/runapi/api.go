@@ -18,14 +18,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
-
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
-
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 const (

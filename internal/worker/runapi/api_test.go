@@ -30,11 +30,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/web"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/worker/runapi"
-
-	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
-
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

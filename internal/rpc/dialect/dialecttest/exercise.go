@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	rpcfault "github.com/holdfast-a2a/holdfast/internal/rpc/fault"
-
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/doctor"
-	"github.com/holdfast-a2a/holdfast/internal/shown"
+	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

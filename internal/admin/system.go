@@ -1,4 +1,4 @@
-package adminapi
+package admin
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

@@ -23,7 +23,6 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
-
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store"

@@ -1,4 +1,4 @@
-package adminapi
+package admin
 
 import (
 	"cmp"
@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
-	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )

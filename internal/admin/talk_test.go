@@ -1,4 +1,4 @@
-package adminapi_test
+package admin_test
 
 import (
 	"io"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -24,14 +24,14 @@ func TestTalkPassesOnlyHeadersOfA2A(t *testing.T) {
 		as   task.Caller
 		path string
 	)
-	api := adminapi.New(adminapi.Options{
-		Store: &store.Store{}, Signals: &signal.Bus{}, Agents: []adminapi.Agent{{Name: "a", Schemes: []string{"keys"}}},
-		Admit: func(*http.Request) (*adminapi.Admitted, error) {
-			return &adminapi.Admitted{Caller: task.Caller{Subject: "op", Tenant: "t", Scopes: []string{"s"}}, Right: adminapi.Act, Bound: true}, nil
+	api := admin.New(admin.Options{
+		Store: &store.Store{}, Signals: &signal.Bus{}, Agents: []admin.Agent{{Name: "a", Schemes: []string{"keys"}}},
+		Admit: func(*http.Request) (*admin.Admitted, error) {
+			return &admin.Admitted{Caller: task.Caller{Subject: "op", Tenant: "t", Scopes: []string{"s"}}, Right: admin.Act, Bound: true}, nil
 		},
 		SameOrigin: func(*http.Request, bool) error { return nil },
 		Streams:    1, StreamsOfAddress: 1,
-		Talk: &adminapi.Talk{Serve: func(w http.ResponseWriter, r *http.Request, _, below string, caller task.Caller) error {
+		Talk: &admin.Talk{Serve: func(w http.ResponseWriter, r *http.Request, _, below string, caller task.Caller) error {
 			got, as, path = r.Header, caller, below
 			_, _, err := http.NewResponseController(w).Hijack()
 			require.ErrorIs(t, err, http.ErrNotSupported)

@@ -1,4 +1,4 @@
-package adminapi
+package admin
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
-	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"

@@ -1,4 +1,4 @@
-package adminapi
+package admin
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
-
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

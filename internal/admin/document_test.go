@@ -1,11 +1,11 @@
-package adminapi_test
+package admin_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/test/openapitest"
 )
 
@@ -16,7 +16,7 @@ func TestDocumentHasTheOperations(t *testing.T) {
 	want, err := document.Operations()
 	require.NoError(t, err)
 	var have []openapitest.Operation
-	for _, o := range adminapi.Operations() {
+	for _, o := range admin.Operations() {
 		have = append(have, openapitest.Operation{Method: o.Method, Path: o.Path, Right: o.Right.String(), AllTenants: o.Whole})
 	}
 	require.ElementsMatch(t, want, have)

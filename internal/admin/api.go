@@ -1,6 +1,6 @@
-// Package adminapi is the API of operators, at the admin address: tasks with all their facts, actions on one task or on all that a
+// Package admin is the API of operators, at the admin address: tasks with all their facts, actions on one task or on all that a
 // filter selects, live lists, and the state of the cluster. docs/admin-api.yaml describes it.
-package adminapi
+package admin
 
 import (
 	"bytes"
@@ -14,12 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
