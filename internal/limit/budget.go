@@ -254,7 +254,7 @@ func (b *Budget) grant(key string, n int64) {
 // BudgetStat is a reading of a budget.
 type BudgetStat struct{ Size, Used, Refused int64 }
 
-// BudgetStat reads the budget.
+// Stat reads the budget.
 func (b *Budget) Stat() BudgetStat {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -94,5 +94,5 @@ func (k *Kept[K, V]) Expire(done <-chan struct{}) {
 	}
 }
 
-// BudgetStat returns what the values take of the budget.
+// Stat returns what the values take of the budget.
 func (k *Kept[K, V]) Stat() BudgetStat { return k.bytes.Stat() }

@@ -88,7 +88,7 @@ func New(t testing.TB, rawURL string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // no name to look up
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func (p *Proxy) connect(client net.Conn) (c *conn, forget func(), ok bool) {
 	if !ok {
 		return c, forget, false
 	}
-	server, err := net.Dial(network, addr) //nolint:noctx // no name to look up
+	server, err := net.Dial(network, addr)
 	if err != nil {
 		return c, forget, false
 	}

@@ -133,7 +133,7 @@ func cluster(ctx context.Context, log *slog.Logger, version string) (*server, er
 // private creates a directory that only this user can write to. Its name is predictable, so another
 // user may have created it.
 func private(dir string) error {
-	err := os.Mkdir(dir, 0o755) //nolint:gosec // as root, PostgreSQL's user passes through
+	err := os.Mkdir(dir, 0o755)
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("test cluster: %w", err)
 	}

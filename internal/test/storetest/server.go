@@ -51,7 +51,7 @@ func newPrivate(t testing.TB, settings map[string]string) *PrivateServer {
 	if err != nil {
 		t.Fatalf("private server: %v", err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as above
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatalf("private server: %v", err)
 	}
 	s := &PrivateServer{t: t, dir: dir, settings: settings}
