@@ -9,8 +9,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 )
 
 // Kind classifies an error by what the caller can do about it. One table maps it to the code of
-// each binding (internal/rpc/fault).
+// each binding (internal/web/fault).
 type Kind uint8
 
 // The kinds of error. Internal is the zero value: an unclassified error.

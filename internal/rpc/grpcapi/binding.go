@@ -27,9 +27,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 	"github.com/holdfast-a2a/holdfast/internal/web"
+	"github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 // Options configures a binding. A number that is 0 means its default.

@@ -24,11 +24,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/web"
+	"github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
+	"github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 const envelopeHead = `{"jsonrpc":"2.0","id":`

@@ -10,8 +10,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/overhttp"
+	"github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 // Options configures a binding. A number that is 0 means its default.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/httpjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
+	"github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 // JSON-RPC codes for the binding's own errors. Some versions show them.

@@ -30,10 +30,10 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/push"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/web"
+	"github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md and the golden file")

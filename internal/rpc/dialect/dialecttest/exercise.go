@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	rpcfault "github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	rpcfault "github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 // Suite is the test suite that a codec must pass.

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
+	"github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 // Version is a version as HTTP+JSON speaks it.

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web/fault"
 )
 
 // Version is the stored origin of tasks created in this dialect.
