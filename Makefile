@@ -17,7 +17,7 @@ TIMEOUT  ?= 30m
 COUNT    ?= 1
 # With RACE=1, make test runs under the race detector, which needs a C compiler.
 RACE     ?=
-VERSION  ?= next
+VERSION  ?= 18
 TESTFLAGS ?=
 VULNDB   ?= https://vuln.go.dev
 PROSE    ?= warning
@@ -36,7 +36,7 @@ CLUSTERS = $(filter-out %/documents %/compose,$(shell go list ./integration/...)
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+.PHONY: help run build image test test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers check lint prose fmt generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -154,9 +154,6 @@ vuln: bin/govulncheck ## known vulnerabilities that our code reaches; VULNDB nam
 
 fmt: bin/golangci-lint ## rewrite the sources in our format
 	bin/golangci-lint fmt
-
-fixture: ## write migrations/testdata/$(VERSION).sql, the schema of the present version with tasks in it (needs pg_dump)
-	go test ./internal/store -count=1 -run '^TestReleasedSchemas$$' -fixture $(VERSION)
 
 generate: bin/sqlc ## rewrite generated code
 	bin/sqlc generate

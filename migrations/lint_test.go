@@ -3,15 +3,15 @@ package migrations
 import (
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
-
-// firstLinted is the first step that has to follow the rules. The steps before it belong to no release.
-const firstLinted = "00032"
 
 // rules keep a step from breaking servers of the previous release, which use the schema during a rollout and after one was
 // taken back, and from locking out running servers. CONTRIBUTING.md, Migrations, tells how to change the schema instead.
@@ -47,10 +47,9 @@ var (
 	changed    = regexp.MustCompile(`(?is)^(ALTER\s+TABLE(\s+ONLY)?|UPDATE|INSERT\s+INTO|DELETE\s+FROM)\s+([\w.]+)`)
 )
 
-// statements splits the Up of a step. A statement has the comments above it.
+// statements splits a step. A statement has the comments above it.
 func statements(step string) (all []string) {
 	_, up, _ := strings.Cut(step, "-- +goose Up")
-	up, _, _ = strings.Cut(up, "-- +goose Down")
 	var one strings.Builder
 	whole := false
 	for line := range strings.Lines(up) {
@@ -79,8 +78,8 @@ func lint(step string) (wrong []string) {
 	if !bare && !strings.Contains(step, "SET LOCAL lock_timeout") {
 		wrong = append(wrong, "set a lock_timeout: a step that waits for a lock makes all others wait")
 	}
-	if !strings.Contains(step, "-- +goose Down") {
-		wrong = append(wrong, "it has no Down")
+	if strings.Contains(step, "-- +goose Down") {
+		wrong = append(wrong, "nothing takes a step back: leave out its Down")
 	}
 	for _, s := range statements(step) {
 		sql := strings.TrimSpace(comment.ReplaceAllString(s, ""))
@@ -133,25 +132,41 @@ func TestStepsExpandFirst(t *testing.T) {
 	t.Parallel()
 	files, err := fs.Glob(FS, "*.sql")
 	require.NoError(t, err)
-	linted := 0
+	require.NotEmpty(t, files)
 	for _, file := range files {
-		if file < firstLinted {
-			continue
-		}
-		linted++
 		step, err := FS.ReadFile(file)
 		require.NoError(t, err)
 		for _, w := range lint(string(step)) {
 			t.Errorf("%s: %s", file, w)
 		}
 	}
-	require.NotZero(t, linted)
+}
+
+// Each line of SQL fits beside another on a screen.
+func TestLinesAreShort(t *testing.T) {
+	t.Parallel()
+	const most = 120
+	for _, dir := range []string{"."} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".sql" {
+				return err
+			}
+			sql, err := os.ReadFile(path)
+			for i, line := range strings.Split(string(sql), "\n") {
+				if n := utf8.RuneCountInString(line); n > most {
+					t.Errorf("%s:%d has %d characters: write one clause a line, of at most %d", path, i+1, n, most)
+				}
+			}
+			return err
+		})
+		require.NoError(t, err)
+	}
 }
 
 func TestLintRefuses(t *testing.T) {
 	t.Parallel()
 	in := func(sql string) string {
-		return "-- About.\n\n-- +goose Up\nSET LOCAL lock_timeout = '5s';\n" + sql + "\n\n-- +goose Down\nDROP TABLE holdfast.tasks;\n"
+		return "-- About.\n\n-- +goose Up\nSET LOCAL lock_timeout = '5s';\n" + sql + "\n"
 	}
 	for sql, why := range map[string]string{
 		"DROP TABLE holdfast.leases;":                                                            "previous release may use it",
@@ -179,8 +194,8 @@ func TestLintRefuses(t *testing.T) {
 		require.NotEmpty(t, wrong, sql)
 		require.Contains(t, strings.Join(wrong, "\n"), why, sql)
 	}
-	require.Contains(t, lint("-- +goose Up\nSELECT 1;\n-- +goose Down\n")[0], "lock_timeout")
-	require.Contains(t, lint("-- +goose Up\nSET LOCAL lock_timeout = '5s';")[0], "Down")
+	require.Contains(t, lint("-- +goose Up\nSELECT 1;\n")[0], "lock_timeout")
+	require.Contains(t, lint("-- +goose Up\nSET LOCAL lock_timeout = '5s';\n-- +goose Down\n")[0], "Down")
 	for _, sql := range []string{
 		"CREATE TABLE holdfast.x (a integer NOT NULL);\nCREATE INDEX x_a ON holdfast.x (a);\nALTER TABLE holdfast.x ADD CONSTRAINT a CHECK (a > 0);",
 		"ALTER TABLE holdfast.tasks ADD COLUMN x integer;",
@@ -196,5 +211,5 @@ func TestLintRefuses(t *testing.T) {
 	} {
 		require.Empty(t, lint(in(sql)), sql)
 	}
-	require.Empty(t, lint("-- +goose NO TRANSACTION\n-- +goose Up\nCREATE INDEX CONCURRENTLY x ON holdfast.tasks (agent);\n-- +goose Down\nDROP INDEX CONCURRENTLY x;\n"))
+	require.Empty(t, lint("-- +goose NO TRANSACTION\n-- +goose Up\nCREATE INDEX CONCURRENTLY x ON holdfast.tasks (agent);\n"))
 }

@@ -1,6 +1,6 @@
 -- Creating, continuing, canceling and reading tasks.
 --
--- Lock order everywhere: the slots of limits (00001_tasks), the tasks row, then its task_queue row,
+-- Lock order everywhere: the slots of limits (00002_queue), the tasks row, then its task_queue row,
 -- then its push_cursors. Only QueueClaim and TimersFire start at the queue; they wait for no lock.
 --
 -- Open tasks have their own partition. A statement about an open task has a condition on the state,

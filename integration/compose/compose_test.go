@@ -337,9 +337,8 @@ func ownsNothing(t *testing.T, p *project, _ *a2atest.Peer) {
 	require.Equal(t, "holdfast", p.sql("SELECT DISTINCT usename FROM pg_stat_activity WHERE datname = 'holdfast' AND pid <> pg_backend_pid() AND backend_type = 'client backend'"))
 	require.Equal(t, "0", p.sql("SELECT count(*) FROM pg_shdepend WHERE refclassid = 'pg_authid'::regclass AND refobjid = 'holdfast'::regrole AND deptype = 'o'"))
 	require.Equal(t, "f", p.sql("SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls OR rolreplication FROM pg_roles WHERE rolname = 'holdfast'"))
-	// holdfast_api is what the first migrations call the role of callers' statements; a later one takes its rights.
 	require.Empty(t, p.sql(`SELECT r.rolname FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.roleid
-		WHERE m.member = 'holdfast'::regrole AND r.rolname NOT IN ('holdfast_api_holdfast', 'holdfast_api', 'holdfast_reader')`))
+		WHERE m.member = 'holdfast'::regrole AND r.rolname NOT IN ('holdfast_api_holdfast', 'holdfast_reader')`))
 	require.Equal(t, "f", p.sql("SELECT pg_has_role('holdfast', 'holdfast_owner', 'MEMBER')"))
 	require.Equal(t, "f", p.sql("SELECT has_schema_privilege('holdfast', 'holdfast', 'CREATE') OR has_database_privilege('holdfast', 'holdfast', 'CREATE')"))
 	require.Equal(t, "holdfast_owner", p.sql("SELECT DISTINCT relowner::regrole FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace"))

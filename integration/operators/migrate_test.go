@@ -70,13 +70,13 @@ func TestServersThatDoNotMigrate(t *testing.T) {
 	b.Stop()
 
 	// A server that waits stops when it is told to.
-	db.Exec("UPDATE holdfast.schema_version SET version_id = version_id - 1000")
+	db.Exec("UPDATE holdfast.schema_steps SET version_id = version_id - 1000")
 	c := clustertest.Start(t, clustertest.Options{Name: "c", DB: db.URL, Config: clustertest.Settings, Async: true, Env: []string{"HOLDFAST_MIGRATE=wait"}})
 	waittest.Eventually(t, "it waits", func() error {
 		return waittest.Unless(strings.Contains(c.Log(), "waiting for the schema"), "%s", c.Log())
 	})
 	c.Stop()
-	db.Exec("UPDATE holdfast.schema_version SET version_id = version_id + 1000")
+	db.Exec("UPDATE holdfast.schema_steps SET version_id = version_id + 1000")
 }
 
 // A whole server runs as a role that owns nothing: it serves, runs, keeps callers apart, creates partitions, and deletes
@@ -168,7 +168,7 @@ func TestTheServersRoleOwnsNothing(t *testing.T) {
 		"CREATE TABLE holdfast.mine ()", "CREATE SCHEMA mine", "DROP TABLE holdfast.task_queue", "ALTER TABLE holdfast.tasks DISABLE ROW LEVEL SECURITY",
 		"ALTER TABLE holdfast.tasks ADD COLUMN x int", "TRUNCATE holdfast.tasks", "DROP SCHEMA holdfast CASCADE", "SET ROLE app_owner",
 		"DELETE FROM holdfast.audit_log", "UPDATE holdfast.audit_log SET n = 0", "INSERT INTO holdfast.audit_log (n) VALUES (1)", "ALTER TABLE holdfast.audit_log DISABLE TRIGGER ALL",
-		"DELETE FROM holdfast.audit_chains", "UPDATE holdfast.audit_chains SET head = ''", "UPDATE holdfast.schema_version SET version_id = 0",
+		"DELETE FROM holdfast.audit_chains", "UPDATE holdfast.audit_chains SET head = ''", "UPDATE holdfast.schema_steps SET version_id = 0",
 		"SELECT holdfast.admit_servers('app_server')", "CREATE POLICY mine ON holdfast.tasks USING (true)",
 		"SELECT holdfast.partition_detach('" + current + "')", "SELECT holdfast.partition_drop('" + current + "')",
 		"SELECT holdfast.partition_drop('task_queue')", "SELECT holdfast.partition_detach('tasks_kept')", "SELECT holdfast.partition_add('extra', '1', '2')",

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/base64"
 	"flag"
 	"fmt"
@@ -21,16 +20,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
-	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
-	"github.com/holdfast-a2a/holdfast/migrations"
 )
 
 func TestStatesInDatabase(t *testing.T) {
@@ -107,27 +103,6 @@ func (f *fixture) damages(name, damage, says string) {
 	defer func() { require.NoError(f.t, tx.Rollback(context.Background())) }()
 	storetest.Must(tx.Conn().PgConn().Exec(f.t.Context(), damage).ReadAll())(f.t, name)
 	require.ErrorContains(f.t, invarianttest.CheckIn(f.t.Context(), tx), says, name)
-}
-
-func TestMigrationsUpDownUp(t *testing.T) {
-	f := parallel(t)
-	f.ok(f.EnsurePartitions(t.Context()))
-	p := f.running("a")
-	p.must(t, status(task.StateCompleted))
-	f.create(keyed(fresh("a"), "k", "1"))
-
-	db := storetest.Must(sql.Open("pgx", f.url))(t)
-	defer db.Close() //nolint:errcheck // the database goes next
-	g := storetest.Must(goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
-		goose.WithTableName(schema.VersionTable), goose.WithDisableGlobalRegistry(true)))(t)
-	f.ok(g.DownTo(t.Context(), 0))
-	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'holdfast' AND relkind IN ('r', 'p', 'v')"),
-		"only goose's own table is left")
-	f.ok(g.Up(t.Context()))
-	f.hot.Reset()
-	f.api.Reset()
-	p = f.running("a")
-	p.must(t, status(task.StateCompleted))
 }
 
 // statements reads the text of every query that sqlc generated.

@@ -17,7 +17,7 @@ import (
 // View is the store as one caller sees it. The audit log names that caller. As returns a caller's
 // view, and Store embeds the server's own. Look-ups find only the tasks of the view's caller. For a
 // view from As the database enforces this, too: its statements run under row-level security
-// (migrations 00006 and 00009). So a statement without the right predicates still cannot read or change tasks
+// (migration 00008). So a statement without the right predicates still cannot read or change tasks
 // of others.
 //
 // Statements that many callers' requests share do not run in a view: batched creates and appends,

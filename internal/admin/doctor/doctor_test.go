@@ -192,14 +192,14 @@ func TestDatabaseFaults(t *testing.T) {
 			want: map[string]Finding{"schema": {Status: Warn, Detail: "not there yet"}, "role": {Status: OK, Detail: "may create the schema"}},
 		},
 		"an old schema": {
-			sql:  "DELETE FROM holdfast.schema_version WHERE version_id = (SELECT max(version_id) FROM holdfast.schema_version)",
+			sql:  "DELETE FROM holdfast.schema_steps WHERE version_id = (SELECT max(version_id) FROM holdfast.schema_steps)",
 			want: one("schema", Fail, "but this program needs"),
 		},
 		"a schema from the future": {
-			sql:  "INSERT INTO holdfast.schema_version (version_id, is_applied) VALUES (99999, true)",
+			sql:  "INSERT INTO holdfast.schema_steps (version_id, is_applied) VALUES (99999, true)",
 			want: one("schema", Warn, "a newer version migrated the database"),
 		},
-		"an unreleased schema": {sql: "ALTER TABLE holdfast.schema_version RENAME TO goose_db_version", want: one("schema", Fail, "made by an unreleased version of Holdfast")},
+		"an unreleased schema": {sql: "ALTER TABLE holdfast.schema_steps RENAME TO schema_version", want: one("schema", Fail, "made by an unreleased version of Holdfast")},
 		"a table that the checks need is missing": {
 			sql: "DROP TABLE holdfast.workers CASCADE",
 			want: map[string]Finding{

@@ -23,10 +23,7 @@ import (
 
 // VersionTable is the table of goose. It is in our schema, so that Holdfast has no objects
 // elsewhere.
-const VersionTable = "holdfast.schema_version"
-
-// unreleasedTable had the versions before the first release, which no version can migrate.
-const unreleasedTable = "holdfast.goose_db_version"
+const VersionTable = "holdfast.schema_steps"
 
 // ErrUnreleased says that an unreleased version created the schema.
 var ErrUnreleased = errors.New("the database was made by an unreleased version of Holdfast, and no version can migrate it: create a new database")
@@ -259,7 +256,7 @@ func shorten(list string) string {
 func MayMigrate(ctx context.Context, db rowQuerier) (may bool, err error) {
 	err = db.QueryRow(ctx, `SELECT coalesce(
 		(SELECT has_schema_privilege(n.oid, 'CREATE') AND coalesce(
-			(SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'schema_version'), true)
+			(SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'schema_steps'), true)
 		   FROM pg_namespace n WHERE n.nspname = 'holdfast'),
 		has_database_privilege(current_database(), 'CREATE'))`).Scan(&may)
 	return may, err
@@ -366,7 +363,8 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-const isUnreleased = "SELECT to_regclass('" + unreleasedTable + "') IS NOT NULL"
+// The versions before the first release had other steps, in a table of another name.
+const isUnreleased = "SELECT to_regclass('holdfast.workers') IS NOT NULL AND to_regclass('" + VersionTable + "') IS NULL"
 
 // refuseUnreleased returns ErrUnreleased if the schema in db is of an unreleased version.
 func refuseUnreleased(ctx context.Context, db rowQuerier) error {

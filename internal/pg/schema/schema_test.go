@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,22 +15,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 )
 
-// load replaces the schema of a database with that of a dump, and returns its URL and a connection.
-func load(t *testing.T, dump string) (url string, c *pgx.Conn) {
-	t.Helper()
-	url = storetest.New(t).URL
-	sql := storetest.Must(os.ReadFile(dump))(t)
-	c = storetest.Must(pgx.Connect(t.Context(), url))(t)
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	storetest.Must(c.PgConn().Exec(t.Context(), "DROP SCHEMA holdfast CASCADE").ReadAll())(t)
-	storetest.Must(c.PgConn().Exec(t.Context(), string(sql)).ReadAll())(t)
-	return url, c
-}
-
 // A server refuses the database of an unreleased version with one clear error, and does not change it.
 func TestUnreleasedSchemaIsRefused(t *testing.T) {
 	t.Parallel()
-	url, c := load(t, "testdata/unreleased.sql")
+	url := storetest.New(t).URL
+	c := storetest.Connect(t, url)
+	storetest.Must(c.Exec(t.Context(), "ALTER TABLE holdfast.schema_steps RENAME TO schema_version"))(t)
 	err := schema.Migrate(t.Context(), url, slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, err, schema.ErrUnreleased)
 	require.Equal(t, 1, strings.Count(err.Error(), "unreleased"))
@@ -39,9 +28,9 @@ func TestUnreleasedSchemaIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, schema.ErrUnreleased)
 	_, err = schema.Status(t.Context(), url)
 	require.ErrorIs(t, err, schema.ErrUnreleased)
-	var tables int
-	require.NoError(t, c.QueryRow(t.Context(), "SELECT count(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p')").Scan(&tables))
-	require.Equal(t, 2, tables)
+	var changed bool
+	require.NoError(t, c.QueryRow(t.Context(), "SELECT to_regclass('holdfast.schema_steps') IS NOT NULL").Scan(&changed))
+	require.False(t, changed)
 }
 
 type writer func()

@@ -103,6 +103,6 @@ func TestConcurrentMigrations(t *testing.T) {
 	require.True(t, v.Current())
 	var steps, versions int
 	require.NoError(t, conn.QueryRow(t.Context(),
-		"SELECT count(*), count(DISTINCT version_id) FROM holdfast.schema_version").Scan(&steps, &versions))
+		"SELECT count(*), count(DISTINCT version_id) FROM holdfast.schema_steps").Scan(&steps, &versions))
 	require.Equal(t, versions, steps, "each migration once")
 }

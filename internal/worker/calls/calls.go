@@ -1,7 +1,7 @@
 // Package calls lets agents call each other: it creates the tasks that agents have called, gives callers the results, ends
 // what an ended task has called, and shows the progress of called tasks in their callers.
 //
-// All state is in the database (migrations 00020 and 00024, decisions 0053 and 0060). Each step may be repeated, and any process
+// All state is in the database (migration 00005, decisions 0053 and 0060). Each step may be repeated, and any process
 // may do it, at the same time as others. No step waits for another session's lock for long: what a lock blocks is retried
 // later, and holds back nothing else (decision 0065).
 package calls

@@ -57,7 +57,7 @@ func (q *Queries) CallKnown(ctx context.Context, db DBTX, arg CallKnownParams) (
 }
 
 const callNote = `-- name: CallNote :one
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, t.traceparent, t.agent_metadata, t.retried_as, holdfast.note_at(t.id, $1) AS note,
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as, holdfast.note_at(t.id, $1) AS note,
        holdfast.message_at(t.id, (SELECT q.message_seq FROM holdfast.task_queue q WHERE q.id = t.id)) AS request
   FROM holdfast.tasks t WHERE t.id = $2
 `
@@ -85,39 +85,39 @@ func (q *Queries) CallNote(ctx context.Context, db DBTX, arg CallNoteParams) (Ca
 		&i.Task.Tenant,
 		&i.Task.Owner,
 		&i.Task.ContextID,
+		&i.Task.Dialect,
+		&i.Task.Metadata,
+		&i.Task.Traceparent,
+		&i.Task.CreatedAt,
 		&i.Task.State,
-		&i.Task.Kept,
-		&i.Task.HeldAt,
+		&i.Task.Direct,
 		&i.Task.LastSeq,
 		&i.Task.StatusSeq,
 		&i.Task.StatusAt,
-		&i.Task.Attempt,
-		&i.Task.RunOrdinal,
-		&i.Task.Runs,
+		&i.Task.AgentMetadata,
+		&i.Task.ArtifactsSeq,
+		&i.Task.ArtifactBytes,
+		&i.Task.StreamBase,
 		&i.Task.Turns,
 		&i.Task.Pending,
+		&i.Task.Runs,
+		&i.Task.Attempt,
+		&i.Task.RunOrdinal,
 		&i.Task.WorkerID,
 		&i.Task.ClaimedAt,
-		&i.Task.CancelRequested,
-		&i.Task.CancelRequestedAt,
-		&i.Task.Direct,
-		&i.Task.Pushes,
-		&i.Task.Dialect,
-		&i.Task.StreamBase,
-		&i.Task.ArtifactBytes,
-		&i.Task.Metadata,
-		&i.Task.CreatedAt,
-		&i.Task.ArtifactsSeq,
+		&i.Task.Posted,
+		&i.Task.PostedAttempt,
+		&i.Task.HeardAt,
 		&i.Task.WakesAt,
 		&i.Task.Interruptible,
 		&i.Task.ResumeUntil,
 		&i.Task.ResumedSeq,
+		&i.Task.CancelRequested,
+		&i.Task.CancelRequestedAt,
 		&i.Task.Lineage,
-		&i.Task.Posted,
-		&i.Task.PostedAttempt,
-		&i.Task.HeardAt,
-		&i.Task.Traceparent,
-		&i.Task.AgentMetadata,
+		&i.Task.Pushes,
+		&i.Task.Kept,
+		&i.Task.HeldAt,
 		&i.Task.RetriedAs,
 		&i.Note,
 		&i.Request,
@@ -391,9 +391,9 @@ func (q *Queries) CallsNew(ctx context.Context, db DBTX, arg CallsNewParams) ([]
 }
 
 const callsOf = `-- name: CallsOf :many
-SELECT parent, seq, nth, call_id, agent, child, answers, root, callers, created_at, started_at, after_seq, settled_at, state, child_seq, error, relay, relayed_seq, relayed_at FROM holdfast.task_calls c WHERE c.parent = $1
+SELECT parent, seq, nth, call_id, agent, child, answers, root, callers, created_at, started_at, after_seq, relay, relayed_seq, relayed_at, settled_at, state, child_seq, error FROM holdfast.task_calls c WHERE c.parent = $1
  UNION ALL
-SELECT parent, seq, nth, call_id, agent, child, answers, root, callers, created_at, started_at, after_seq, settled_at, state, child_seq, error, relay, relayed_seq, relayed_at FROM holdfast.task_calls c WHERE c.child = $1 AND NOT c.answers
+SELECT parent, seq, nth, call_id, agent, child, answers, root, callers, created_at, started_at, after_seq, relay, relayed_seq, relayed_at, settled_at, state, child_seq, error FROM holdfast.task_calls c WHERE c.child = $1 AND NOT c.answers
  ORDER BY 2, 3
 `
 
@@ -420,13 +420,13 @@ func (q *Queries) CallsOf(ctx context.Context, db DBTX, task uuid.UUID) ([]Holdf
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.AfterSeq,
+			&i.Relay,
+			&i.RelayedSeq,
+			&i.RelayedAt,
 			&i.SettledAt,
 			&i.State,
 			&i.ChildSeq,
 			&i.Error,
-			&i.Relay,
-			&i.RelayedSeq,
-			&i.RelayedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -456,7 +456,7 @@ func (q *Queries) CallsSettle(ctx context.Context, db DBTX, arg CallsSettleParam
 }
 
 const callsUnended = `-- name: CallsUnended :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata, retried_as FROM holdfast.tasks t
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
  WHERE t.id = ANY(ARRAY(SELECT c.child FROM holdfast.task_calls c WHERE c.parent = $1 AND c.started_at IS NOT NULL))
    AND t.state NOT IN (5, 6, 7, 8)
  ORDER BY t.id
@@ -479,39 +479,39 @@ func (q *Queries) CallsUnended(ctx context.Context, db DBTX, parent uuid.UUID) (
 			&i.Tenant,
 			&i.Owner,
 			&i.ContextID,
+			&i.Dialect,
+			&i.Metadata,
+			&i.Traceparent,
+			&i.CreatedAt,
 			&i.State,
-			&i.Kept,
-			&i.HeldAt,
+			&i.Direct,
 			&i.LastSeq,
 			&i.StatusSeq,
 			&i.StatusAt,
-			&i.Attempt,
-			&i.RunOrdinal,
-			&i.Runs,
+			&i.AgentMetadata,
+			&i.ArtifactsSeq,
+			&i.ArtifactBytes,
+			&i.StreamBase,
 			&i.Turns,
 			&i.Pending,
+			&i.Runs,
+			&i.Attempt,
+			&i.RunOrdinal,
 			&i.WorkerID,
 			&i.ClaimedAt,
-			&i.CancelRequested,
-			&i.CancelRequestedAt,
-			&i.Direct,
-			&i.Pushes,
-			&i.Dialect,
-			&i.StreamBase,
-			&i.ArtifactBytes,
-			&i.Metadata,
-			&i.CreatedAt,
-			&i.ArtifactsSeq,
+			&i.Posted,
+			&i.PostedAttempt,
+			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,
 			&i.ResumeUntil,
 			&i.ResumedSeq,
+			&i.CancelRequested,
+			&i.CancelRequestedAt,
 			&i.Lineage,
-			&i.Posted,
-			&i.PostedAttempt,
-			&i.HeardAt,
-			&i.Traceparent,
-			&i.AgentMetadata,
+			&i.Pushes,
+			&i.Kept,
+			&i.HeldAt,
 			&i.RetriedAs,
 		); err != nil {
 			return nil, err

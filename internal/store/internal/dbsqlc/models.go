@@ -131,6 +131,12 @@ type HoldfastTaskCall struct {
 	StartedAt pgtype.Timestamptz
 	// Events of the child up to this one are no result: they came before the message.
 	AfterSeq int64
+	// The caller shows the progress of the child while it waits for this call.
+	Relay bool
+	// The statuses of the child up to this one have been relayed, or newer ones instead.
+	RelayedSeq int64
+	// When a status of the child was last relayed; null: never.
+	RelayedAt pgtype.Timestamptz
 	// When the call got its result; null: it has none yet.
 	SettledAt pgtype.Timestamptz
 	// The state of the child that is the result; 8 with an error for a call that was refused.
@@ -139,12 +145,6 @@ type HoldfastTaskCall struct {
 	ChildSeq pgtype.Int8
 	// Why the call was refused.
 	Error pgtype.Text
-	// The caller shows the progress of the child while it waits for this call.
-	Relay bool
-	// The statuses of the child up to this one have been relayed, or newer ones instead.
-	RelayedSeq int64
-	// When a status of the child was last relayed; null: never.
-	RelayedAt pgtype.Timestamptz
 }
 
 // Tasks with a lineage that have ended or parked, until the duty calls has told their callers and ended what they called.
@@ -183,6 +183,8 @@ type PushCursor struct {
 	Caller int64
 	// Artifact events are delivered, too.
 	Artifacts bool
+	// Its receiver has accepted a delivery at this URL.
+	Accepted bool
 	// The first event that has not been delivered or passed over.
 	NextSeq int64
 	// The newest event to deliver; set by the commit that writes it. 0: none yet.
@@ -204,8 +206,6 @@ type PushCursor struct {
 	// Since when nothing is delivered, for the reason in disabled_for. Events are still marked.
 	DisabledAt  pgtype.Timestamptz
 	DisabledFor pgtype.Text
-	// Its receiver has accepted a delivery at this URL.
-	Accepted bool
 }
 
 // The current state of each task: the projection of its log in task_events.
@@ -218,50 +218,50 @@ type Task struct {
 	Tenant    string
 	Owner     string
 	ContextID string
+	// The A2A version of the request that created it.
+	Dialect  string
+	Metadata []byte
+	// W3C Trace Context of the span that created it; null: it was not traced.
+	Traceparent pgtype.Text
+	CreatedAt   time.Time
 	// 1 submitted, 2 working, 3 input-required, 4 auth-required, 5 completed, 6 failed, 7 canceled, 8 rejected.
 	State int16
-	// Its rows have moved, or are moving, out of their period, so that the period can be dropped.
-	Kept bool
-	// When an operator put it on hold, which exempts it from retention; null: no hold.
-	HeldAt pgtype.Timestamptz
+	// The agent answered with a bare Message; lists leave such tasks out.
+	Direct bool
 	// Sequence number of the newest event in task_events; they count from 1 without a gap.
 	LastSeq int64
 	// The event that set the current status.
 	StatusSeq int64
 	// When that event was written; of an ended task, when it ended.
 	StatusAt time.Time
-	// Fencing token: each claim and each rescue raises it; a write with an older one is refused.
-	Attempt int32
-	// How many events the current attempt has written, so that a retried append writes nothing twice.
-	RunOrdinal int64
-	// How often an executor was started for this task.
-	Runs int32
+	// The metadata of its statuses, merged. Clients see it in that of the task.
+	AgentMetadata []byte
+	// The newest status that lists the ids of all artifacts before it, in their order.
+	ArtifactsSeq pgtype.Int8
+	// Bytes of all artifact chunks that its runs have written, including replaced ones.
+	ArtifactBytes int64
+	// How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.
+	StreamBase pgtype.Int8
 	// How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.
 	Turns int32
 	// Messages that wait behind the one that is queued or running.
 	Pending int32
+	// How often an executor was started for this task.
+	Runs int32
+	// Fencing token: each claim and each rescue raises it; a write with an older one is refused.
+	Attempt int32
+	// How many events the current attempt has written, so that a retried append writes nothing twice.
+	RunOrdinal int64
 	// The process that runs it now.
 	WorkerID *uuid.UUID
 	// When the newest attempt was claimed.
 	ClaimedAt pgtype.Timestamptz
-	// A client asked to cancel it.
-	CancelRequested bool
-	// When cancel_requested was first set.
-	CancelRequestedAt pgtype.Timestamptz
-	// The agent answered with a bare Message; lists leave such tasks out.
-	Direct bool
-	// It has webhook configurations. If it has none, writers skip the tables of webhooks.
-	Pushes bool
-	// The A2A version of the request that created it.
-	Dialect string
-	// How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.
-	StreamBase pgtype.Int8
-	// Bytes of all artifact chunks that its runs have written, including replaced ones.
-	ArtifactBytes int64
-	Metadata      []byte
-	CreatedAt     time.Time
-	// The newest status that lists the ids of all artifacts before it, in their order.
-	ArtifactsSeq pgtype.Int8
+	// How many events posted_attempt has taken through the run API, so that a repeated upload writes nothing twice.
+	Posted int64
+	// The newest attempt whose agent has called the run API.
+	PostedAttempt int32
+	// When it last sent events or a heartbeat there.
+	HeardAt pgtype.Timestamptz
 	// When the wait of its agent ends; infinity: with the results of its calls; null: it does not wait. The next claim sets it to null.
 	WakesAt pgtype.Timestamptz
 	// With wakes_at: a message of the client ends the wait.
@@ -270,18 +270,18 @@ type Task struct {
 	ResumeUntil pgtype.Timestamptz
 	// The run note of a resume that came before the run has parked; null: none came.
 	ResumedSeq pgtype.Int8
+	// A client asked to cancel it.
+	CancelRequested bool
+	// When cancel_requested was first set.
+	CancelRequestedAt pgtype.Timestamptz
 	// A task has called it, or it has called one: the statement that ends or parks it writes to task_settled.
 	Lineage bool
-	// How many events posted_attempt has taken through the run API, so that a repeated upload writes nothing twice.
-	Posted int64
-	// The newest attempt whose agent has called the run API.
-	PostedAttempt int32
-	// When it last sent events or a heartbeat there.
-	HeardAt pgtype.Timestamptz
-	// W3C Trace Context of the span that created it; null: it was not traced.
-	Traceparent pgtype.Text
-	// The metadata of its statuses, merged. Clients see it in that of the task.
-	AgentMetadata []byte
+	// It has webhook configurations. If it has none, writers skip the tables of webhooks.
+	Pushes bool
+	// Its rows have moved, or are moving, out of their period, so that the period can be dropped.
+	Kept bool
+	// When an operator put it on hold, which exempts it from retention; null: no hold.
+	HeldAt pgtype.Timestamptz
 	// The task that the newest retry by an operator has made of it; null: none.
 	RetriedAs *uuid.UUID
 }

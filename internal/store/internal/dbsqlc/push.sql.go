@@ -138,7 +138,7 @@ func (q *Queries) PushAhead(ctx context.Context, db DBTX, arg PushAheadParams) (
 
 const pushAttempts = `-- name: PushAttempts :many
 WITH a AS MATERIALIZED (
-    SELECT id, task, config_id, started_at, from_seq, to_seq, delivery_id, attempt, class, status, error, duration, worker_id, host FROM holdfast.push_attempts
+    SELECT id, task, config_id, host, started_at, from_seq, to_seq, delivery_id, attempt, class, status, error, duration, worker_id FROM holdfast.push_attempts
      WHERE task = $2 AND ($3::text = '' OR config_id = $3)
 )
 SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.status, a.error, a.duration, a.delivery_id, a.class,
@@ -221,7 +221,7 @@ WITH front AS MATERIALIZED (
         SELECT x.task, x.config_id, x.host, x.caller, x.due_at
           FROM lane
          CROSS JOIN LATERAL (
-            SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, k.accepted FROM holdfast.push_cursors k
+            SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.accepted, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for FROM holdfast.push_cursors k
              WHERE k.parked AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
              ORDER BY k.due_at LIMIT $8::integer
          ) x
@@ -564,7 +564,7 @@ func (q *Queries) PushDisable(ctx context.Context, db DBTX, arg PushDisableParam
 
 const pushEnable = `-- name: PushEnable :one
 WITH l AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, k.accepted, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
+    SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.accepted, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
       FROM holdfast.push_cursors k WHERE k.task = $1 AND k.config_id = $2 FOR NO KEY UPDATE
 )
 UPDATE holdfast.push_cursors k
@@ -654,7 +654,7 @@ func (q *Queries) PushLanes(ctx context.Context, db DBTX, arg PushLanesParams) (
 }
 
 const pushList = `-- name: PushList :many
-SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, k.accepted, t.client_id, t.agent, t.tenant, t.owner
+SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.task, k.config_id, k.host, k.caller, k.artifacts, k.accepted, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
   JOIN holdfast.tasks t ON t.id = c.task AND t.id <= $1::uuid AND t.id >= $2::uuid
@@ -736,6 +736,7 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 			&i.PushCursor.Host,
 			&i.PushCursor.Caller,
 			&i.PushCursor.Artifacts,
+			&i.PushCursor.Accepted,
 			&i.PushCursor.NextSeq,
 			&i.PushCursor.DueSeq,
 			&i.PushCursor.DueAt,
@@ -749,7 +750,6 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 			&i.PushCursor.LockedUntil,
 			&i.PushCursor.DisabledAt,
 			&i.PushCursor.DisabledFor,
-			&i.PushCursor.Accepted,
 			&i.ClientID,
 			&i.Agent,
 			&i.Tenant,
@@ -960,7 +960,7 @@ WITH inp AS MATERIALIZED (
            (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
       FROM (SELECT task, config_id, claim, from_seq, to_seq, delivery_id, status, error, class, took, delivered, failed, keep, delay, disable FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
-        SELECT task, config_id, host, caller, artifacts, next_seq, due_seq, due_at, due_since, parked, attempts, failing_since, last_error, claim, worker_id, locked_until, disabled_at, disabled_for, accepted FROM holdfast.push_cursors x
+        SELECT task, config_id, host, caller, artifacts, accepted, next_seq, due_seq, due_at, due_since, parked, attempts, failing_since, last_error, claim, worker_id, locked_until, disabled_at, disabled_for FROM holdfast.push_cursors x
          WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
            FOR NO KEY UPDATE
      ) k
@@ -1190,8 +1190,8 @@ func (q *Queries) PushTaskLock(ctx context.Context, db DBTX, id uuid.UUID) (int6
 }
 
 const pushTasks = `-- name: PushTasks :many
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, t.traceparent, t.agent_metadata, t.retried_as FROM unnest($1::uuid[]) AS i (id)
- CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent, agent_metadata, retried_as FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as FROM unnest($1::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
 `
 
 type PushTasksParams struct {
@@ -1217,39 +1217,39 @@ func (q *Queries) PushTasks(ctx context.Context, db DBTX, arg PushTasksParams) (
 			&i.Tenant,
 			&i.Owner,
 			&i.ContextID,
+			&i.Dialect,
+			&i.Metadata,
+			&i.Traceparent,
+			&i.CreatedAt,
 			&i.State,
-			&i.Kept,
-			&i.HeldAt,
+			&i.Direct,
 			&i.LastSeq,
 			&i.StatusSeq,
 			&i.StatusAt,
-			&i.Attempt,
-			&i.RunOrdinal,
-			&i.Runs,
+			&i.AgentMetadata,
+			&i.ArtifactsSeq,
+			&i.ArtifactBytes,
+			&i.StreamBase,
 			&i.Turns,
 			&i.Pending,
+			&i.Runs,
+			&i.Attempt,
+			&i.RunOrdinal,
 			&i.WorkerID,
 			&i.ClaimedAt,
-			&i.CancelRequested,
-			&i.CancelRequestedAt,
-			&i.Direct,
-			&i.Pushes,
-			&i.Dialect,
-			&i.StreamBase,
-			&i.ArtifactBytes,
-			&i.Metadata,
-			&i.CreatedAt,
-			&i.ArtifactsSeq,
+			&i.Posted,
+			&i.PostedAttempt,
+			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,
 			&i.ResumeUntil,
 			&i.ResumedSeq,
+			&i.CancelRequested,
+			&i.CancelRequestedAt,
 			&i.Lineage,
-			&i.Posted,
-			&i.PostedAttempt,
-			&i.HeardAt,
-			&i.Traceparent,
-			&i.AgentMetadata,
+			&i.Pushes,
+			&i.Kept,
+			&i.HeldAt,
 			&i.RetriedAs,
 		); err != nil {
 			return nil, err
