@@ -1,5 +1,5 @@
--- Queries of the admin API. Those that read tasks run in views of operators: for an operator of one tenant as the role of
--- callers, so row-level security hides the other tenants.
+-- Queries of the admin API. Those that read tasks run in views of operators: for an operator of one tenant as the role
+-- of callers, so row-level security hides the other tenants.
 --
 -- Lists go by id, the newest task first. A page passes over a bounded number of tasks, however rare the ones that it
 -- shows are (AdminWindow), and needs no index besides the primary key.
@@ -15,8 +15,8 @@ SELECT task FROM holdfast.task_names
  ORDER BY task DESC LIMIT 20;
 
 -- name: AdminWindow :one
--- The id where a page ends that passes over @max_rows tasks. No row: fewer are left. By primary key. The server's: under
--- the policies it would pass over the tasks of all other tenants.
+-- The id where a page ends that passes over @max_rows tasks. No row: fewer are left. By primary key. The server's:
+-- under the policies it would pass over the tasks of all other tenants.
 SELECT id FROM holdfast.tasks
  WHERE id < @before AND id >= @since AND state >= @lowest_state AND state <= @highest_state
  ORDER BY id DESC OFFSET @max_rows::integer LIMIT 1;
@@ -24,26 +24,33 @@ SELECT id FROM holdfast.tasks
 -- name: AdminTasks :many
 -- By primary key, within a window.
 SELECT * FROM holdfast.tasks t
- WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state AND t.state = ANY(@states::smallint[])
+ WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state
+   AND t.state = ANY(@states::smallint[])
    AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
    AND (NOT @by_owner::boolean OR t.owner = @owner::text)
  ORDER BY t.id DESC LIMIT @max_rows;
 
 -- name: AdminTasksOfContext :many
 -- Index tasks_of_context; OFFSET keeps the planner from the primary key.
-SELECT t.* FROM (SELECT * FROM holdfast.tasks c WHERE c.context_id = @context_id::text AND c.id < @before AND c.id >= @since AND c.state >= @lowest_state AND c.state <= @highest_state OFFSET 0) t
+SELECT t.*
+  FROM (SELECT *
+          FROM holdfast.tasks c
+         WHERE c.context_id = @context_id::text AND c.id < @before AND c.id >= @since AND c.state >= @lowest_state
+           AND c.state <= @highest_state OFFSET 0) t
  WHERE t.state = ANY(@states::smallint[])
    AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
    AND (NOT @by_owner::boolean OR t.owner = @owner::text)
  ORDER BY t.id DESC LIMIT @max_rows;
 
 -- name: AdminTasksSaying :many
--- Those of some tasks of which a message says a text, in any case: a message of the client, or one that the agent sent with a
--- status, among the first events of the log. By primary key, in the partitions between @lowest and @highest.
+-- Those of some tasks of which a message says a text, in any case: a message of the client, or one that the agent sent
+-- with a status, among the first events of the log. By primary key, in the partitions between @lowest and @highest.
 SELECT i.id::uuid AS id FROM unnest(@ids::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
     SELECT 1 FROM holdfast.callers_log l
-     CROSS JOIN LATERAL (SELECT CASE l.kind WHEN 1 THEN l.payload -> 'parts' ELSE l.payload #> '{message,parts}' END AS parts OFFSET 0) m
+     CROSS JOIN LATERAL (SELECT CASE l.kind
+                                     WHEN 1 THEN l.payload -> 'parts'
+                                     ELSE l.payload #> '{message,parts}' END AS parts OFFSET 0) m
      CROSS JOIN LATERAL json_array_elements(CASE WHEN json_typeof(m.parts) = 'array' THEN m.parts END) AS p (part)
      WHERE l.task = i.id AND l.id = i.id AND l.seq <= @most_seq AND l.kind IN (1, 2)
        AND l.task BETWEEN @lowest AND @highest AND l.id BETWEEN @lowest AND @highest
@@ -54,7 +61,8 @@ SELECT i.id::uuid AS id FROM unnest(@ids::uuid[]) AS i (id)
 -- name: AdminCounts :many
 -- By primary key, within a window.
 SELECT t.state, count(*) AS tasks FROM holdfast.tasks t
- WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state AND t.state = ANY(@states::smallint[])
+ WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state
+   AND t.state = ANY(@states::smallint[])
    AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
    AND (NOT @by_owner::boolean OR t.owner = @owner::text)
  GROUP BY t.state;
@@ -62,7 +70,10 @@ SELECT t.state, count(*) AS tasks FROM holdfast.tasks t
 -- name: AdminCountsOfContext :many
 -- As AdminTasksOfContext.
 SELECT t.state, count(*) AS tasks
-  FROM (SELECT * FROM holdfast.tasks c WHERE c.context_id = @context_id::text AND c.id < @before AND c.id >= @since AND c.state >= @lowest_state AND c.state <= @highest_state OFFSET 0) t
+  FROM (SELECT *
+          FROM holdfast.tasks c
+         WHERE c.context_id = @context_id::text AND c.id < @before AND c.id >= @since AND c.state >= @lowest_state
+           AND c.state <= @highest_state OFFSET 0) t
  WHERE t.state = ANY(@states::smallint[])
    AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
    AND (NOT @by_owner::boolean OR t.owner = @owner::text)
@@ -70,14 +81,16 @@ SELECT t.state, count(*) AS tasks
 
 -- name: AdminLog :many
 -- The next events of a log. By primary key.
-SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload,
+       l.created_at
   FROM holdfast.callers_log l
  WHERE l.task = @task AND l.id = @task AND l.seq > @after AND l.kind = ANY(@kinds::smallint[])
  ORDER BY l.seq LIMIT @max_rows;
 
 -- name: AdminLogBack :many
 -- The events before one, the newest first. By primary key.
-SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload,
+       l.created_at
   FROM holdfast.callers_log l
  WHERE l.task = @task AND l.id = @task AND l.seq < @before AND l.kind = ANY(@kinds::smallint[])
  ORDER BY l.seq DESC LIMIT @max_rows;
@@ -93,40 +106,51 @@ SELECT l.artifact_id, min(l.seq)::bigint AS first_seq, max(l.seq)::bigint AS seq
 
 -- name: AdminChunks :many
 -- The next chunks of an artifact. By primary key.
-SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload,
+       l.created_at
   FROM holdfast.callers_log l
- WHERE l.task = @task AND l.id = @task AND l.kind = 3 AND l.artifact_id = @artifact::text AND l.seq > @after AND l.seq <= @upto
+ WHERE l.task = @task AND l.id = @task AND l.kind = 3 AND l.artifact_id = @artifact::text AND l.seq > @after
+   AND l.seq <= @upto
  ORDER BY l.seq LIMIT @max_rows;
 
 -- name: AdminUsage :many
--- The usage that agents report, by model, as view v_usage finds it. Values that are no counts do not count. By primary key. The
--- server's, for a task that a view has found.
-SELECT u.model, count(*)::bigint AS reports, coalesce(sum(u.input), 0)::text AS input_tokens, coalesce(sum(u.output), 0)::text AS output_tokens,
+-- The usage that agents report, by model, as view v_usage finds it. Values that are no counts do not count. By primary
+-- key. The server's, for a task that a view has found.
+SELECT u.model, count(*)::bigint AS reports, coalesce(sum(u.input), 0)::text AS input_tokens,
+       coalesce(sum(u.output), 0)::text AS output_tokens,
        coalesce(sum(coalesce(u.total, u.input + u.output, u.input, u.output)), 0)::text AS total_tokens
   FROM (SELECT left(coalesce(CASE WHEN json_typeof(m.said -> 'model') = 'string' THEN m.said ->> 'model' END,
-                        CASE WHEN json_typeof(m.said -> 'usage' -> 'model') = 'string' THEN m.said -> 'usage' ->> 'model' END, ''), 200) AS model,
+                        CASE WHEN json_typeof(m.said -> 'usage' -> 'model') = 'string'
+                             THEN m.said -> 'usage' ->> 'model' END, ''), 200) AS model,
                c.input, c.output, c.total
           FROM (SELECT CASE WHEN e.kind = 2 THEN e.payload -> 'message' -> 'metadata'
-                            WHEN json_typeof(e.payload -> 'event_metadata' -> 'usage') = 'object' THEN e.payload -> 'event_metadata'
+                            WHEN json_typeof(e.payload -> 'event_metadata' -> 'usage') = 'object'
+                            THEN e.payload -> 'event_metadata'
                             ELSE e.payload -> 'metadata' END AS said
                   FROM holdfast.task_events e
                  WHERE e.task = @task AND e.kind IN (2, 3) AND e.attempt > 0) m
          CROSS JOIN LATERAL (
-            SELECT CASE WHEN (m.said -> 'usage' -> 'inputTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'inputTokens')::bigint END AS input,
-                   CASE WHEN (m.said -> 'usage' -> 'outputTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'outputTokens')::bigint END AS output,
-                   CASE WHEN (m.said -> 'usage' -> 'totalTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'totalTokens')::bigint END AS total) c
+            SELECT CASE WHEN (m.said -> 'usage' -> 'inputTokens')::text ~ '^[0-9]{1,15}$'
+                        THEN (m.said -> 'usage' ->> 'inputTokens')::bigint END AS input,
+                   CASE WHEN (m.said -> 'usage' -> 'outputTokens')::text ~ '^[0-9]{1,15}$'
+                        THEN (m.said -> 'usage' ->> 'outputTokens')::bigint END AS output,
+                   CASE WHEN (m.said -> 'usage' -> 'totalTokens')::text ~ '^[0-9]{1,15}$'
+                        THEN (m.said -> 'usage' ->> 'totalTokens')::bigint END AS total) c
          WHERE json_typeof(m.said -> 'usage') = 'object') u
  GROUP BY u.model ORDER BY u.model LIMIT @max_rows;
 
 -- name: AdminRuns :many
--- The events that ended runs of a task, as view v_runs has them. By primary key. The server's, for a task that a view has
--- found.
+-- The events that ended runs of a task, as view v_runs has them. By primary key. The server's, for a task that a view
+-- has found.
 SELECT e.seq, e.attempt, e.created_at, e.worker_id, e.claimed_at,
-       (CASE WHEN e.kind = 4 THEN (e.payload -> 'outcome') #>> '{}' WHEN e.state = 1 THEN 'continued' ELSE holdfast.state_name(e.state) END)::text AS outcome,
+       (CASE WHEN e.kind = 4 THEN (e.payload -> 'outcome') #>> '{}'
+             WHEN e.state = 1 THEN 'continued'
+             ELSE holdfast.state_name(e.state) END)::text AS outcome,
        coalesce(CASE WHEN e.kind = 4 THEN (e.payload -> 'error') #>> '{}'
                      WHEN e.state IN (6, 8) THEN coalesce((e.payload -> 'cause') #>> '{}', (
                          SELECT string_agg((p.value -> 'text') #>> '{}', E'\n' ORDER BY p.n)
-                           FROM json_array_elements(e.payload -> 'message' -> 'parts') WITH ORDINALITY p(value, n))) END, '')::text AS error,
+                           FROM json_array_elements(e.payload -> 'message' -> 'parts') WITH ORDINALITY p(value, n)))
+                     END, '')::text AS error,
        coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = e.worker_id), '')::text AS worker_name
   FROM holdfast.task_events e
  WHERE e.task = @task AND e.seq > @after AND e.attempt > 0 AND e.kind IN (2, 4)
@@ -136,7 +160,9 @@ SELECT e.seq, e.attempt, e.created_at, e.worker_id, e.claimed_at,
 
 -- name: AdminQueued :one
 -- The queue row of a task. By primary key. The server's, for a task that a view has found.
-SELECT (CASE WHEN q.worker_id IS NOT NULL THEN 'running' WHEN q.wakes_at = 'infinity' THEN 'calls' WHEN q.wakes_at IS NOT NULL THEN 'timer'
+SELECT (CASE WHEN q.worker_id IS NOT NULL THEN 'running'
+             WHEN q.wakes_at = 'infinity' THEN 'calls'
+             WHEN q.wakes_at IS NOT NULL THEN 'timer'
              WHEN q.available_at > now() THEN 'delayed' ELSE 'waiting' END)::text AS phase,
        q.available_at, q.turn, q.tries, q.worker_id, q.away_since,
        coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = q.worker_id), '')::text AS worker_name
@@ -146,7 +172,9 @@ SELECT (CASE WHEN q.worker_id IS NOT NULL THEN 'running' WHEN q.wakes_at = 'infi
 -- The registered processes, with their runs and duties. Index task_queue_owned.
 SELECT w.id, w.name, w.version, w.roles, w.started_at, w.lease_until, (w.lease_until >= now())::boolean AS alive,
        (SELECT count(*) FROM holdfast.task_queue q WHERE q.worker_id = w.id)::bigint AS running,
-       coalesce((SELECT array_agg(l.name ORDER BY l.name) FROM holdfast.leases l WHERE l.holder = w.id AND l.until >= now()), '{}')::text[] AS duties
+       coalesce((SELECT array_agg(l.name ORDER BY l.name)
+                   FROM holdfast.leases l
+                  WHERE l.holder = w.id AND l.until >= now()), '{}')::text[] AS duties
   FROM holdfast.workers w ORDER BY w.name, w.id LIMIT @max_rows;
 
 -- name: AdminOutages :many
@@ -155,14 +183,15 @@ SELECT o.agent, o.since, o.last_at, coalesce(o.error, '')::text AS error
   FROM holdfast.agent_outages o WHERE o.last_at > now() - interval '1 minute' ORDER BY o.agent;
 
 -- name: AdminAudit :many
--- The newest rows of the audit log before a place. Each chain is in the order of time, so each is one scan of the primary
--- key that stops at the limit; the time prunes newer partitions. The rows that are too old are dropped after the limit: a
--- scan that skips them itself would not stop before the beginning of its partition.
+-- The newest rows of the audit log before a place. Each chain is in the order of time, so each is one scan of the
+-- primary key that stops at the limit; the time prunes newer partitions. The rows that are too old are dropped after
+-- the limit: a scan that skips them itself would not stop before the beginning of its partition.
 SELECT l.chain, l.n, l.at, l.login, l.entries
   FROM generate_series(1, 64) AS c (chain)
  CROSS JOIN LATERAL (
     SELECT * FROM holdfast.audit_log a
-     WHERE a.chain = c.chain AND a.at <= @before_at AND (a.at, a.chain, a.n) < (@before_at::timestamptz, @before_chain::smallint, @before_n::bigint)
+     WHERE a.chain = c.chain AND a.at <= @before_at
+       AND (a.at, a.chain, a.n) < (@before_at::timestamptz, @before_chain::smallint, @before_n::bigint)
      ORDER BY a.n DESC LIMIT @max_rows
  ) l
  WHERE l.at >= @since::timestamptz
@@ -174,8 +203,8 @@ SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
  CROSS JOIN LATERAL (SELECT * FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0) t;
 
 -- name: AdminChanged :many
--- The tasks that have changed since a time, for a live list that continues: the newest open ones, and those of the agents
--- that have ended (index tasks_ended_at). Each part stops at the limit.
+-- The tasks that have changed since a time, for a live list that continues: the newest open ones, and those of the
+-- agents that have ended (index tasks_ended_at). Each part stops at the limit.
 SELECT p.* FROM (
     (SELECT * FROM holdfast.tasks o WHERE o.state NOT IN (5, 6, 7, 8) ORDER BY o.id DESC LIMIT @most)
      UNION ALL
@@ -196,37 +225,50 @@ DELETE FROM holdfast.admin_jobs WHERE ended_at < now() - @keep::interval;
 
 -- name: JobGet :one
 -- By primary key.
-SELECT sqlc.embed(j), coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
+SELECT sqlc.embed(j),
+       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
   FROM holdfast.admin_jobs j WHERE j.id = @id AND (NOT @bound::boolean OR j.tenant = @tenant::text);
 
 -- name: Jobs :many
 -- The newest first, by primary key.
-SELECT sqlc.embed(j), coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
-  FROM holdfast.admin_jobs j WHERE j.id < @before AND (NOT @bound::boolean OR j.tenant = @tenant::text) ORDER BY j.id DESC LIMIT @max_rows;
+SELECT sqlc.embed(j),
+       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
+  FROM holdfast.admin_jobs j
+ WHERE j.id < @before AND (NOT @bound::boolean OR j.tenant = @tenant::text)
+ ORDER BY j.id DESC LIMIT @max_rows;
 
 -- name: JobClaim :one
 -- Claims the job that no process works on for the longest time. Index admin_jobs_open.
 UPDATE holdfast.admin_jobs
-   SET claimed_until = now() + @ttl::interval, fence = fence + 1, worker_id = @worker, started_at = coalesce(started_at, now())
- WHERE id = (SELECT j.id FROM holdfast.admin_jobs j WHERE j.ended_at IS NULL AND j.claimed_until < now() ORDER BY j.claimed_until, j.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+   SET claimed_until = now() + @ttl::interval, fence = fence + 1, worker_id = @worker,
+       started_at = coalesce(started_at, now())
+ WHERE id = (SELECT j.id
+               FROM holdfast.admin_jobs j
+              WHERE j.ended_at IS NULL AND j.claimed_until < now()
+              ORDER BY j.claimed_until, j.id LIMIT 1
+                FOR UPDATE SKIP LOCKED)
 RETURNING *;
 
 -- name: JobPlan :one
 -- Stores the next batch before the job acts on it. No row: another process has claimed the job.
 UPDATE holdfast.admin_jobs
-   SET batch = @batch::uuid[], position = @position, matched = matched + @matched, claimed_until = now() + @ttl::interval
+   SET batch = @batch::uuid[], position = @position, matched = matched + @matched,
+       claimed_until = now() + @ttl::interval
  WHERE id = @id AND fence = @fence AND ended_at IS NULL
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled;
 
 -- name: JobRecord :one
 -- Counts what was done of a batch, and keeps the rest of it. No row: another process has claimed the job.
 UPDATE holdfast.admin_jobs
-   SET batch = @batch::uuid[], done = done + @done, skipped = skipped + @skipped, failed = failed + @failed, failures = @failures, claimed_until = now() + @ttl::interval
+   SET batch = @batch::uuid[], done = done + @done, skipped = skipped + @skipped, failed = failed + @failed,
+       failures = @failures, claimed_until = now() + @ttl::interval
  WHERE id = @id AND fence = @fence AND ended_at IS NULL
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled;
 
 -- name: JobEnd :execrows
-UPDATE holdfast.admin_jobs SET ended_at = now(), claimed_until = 'epoch' WHERE id = @id AND fence = @fence AND ended_at IS NULL;
+UPDATE holdfast.admin_jobs
+   SET ended_at = now(), claimed_until = 'epoch'
+ WHERE id = @id AND fence = @fence AND ended_at IS NULL;
 
 -- name: JobRelease :exec
 -- A process gives its job back, behind the others that wait.

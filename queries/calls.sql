@@ -1,13 +1,15 @@
 -- Calls of other agents: what a task waits for, and what it gets.
 --
--- The statements that end or park a called task only record that (task_settled), because they hold its lock. JoinCalls then
--- locks the queue rows of the callers, and no task, and waits for no lock. So no statement waits for a task and a caller of it.
+-- The statements that end or park a called task only record that (task_settled), because they hold its lock. JoinCalls
+-- then locks the queue rows of the callers, and no task, and waits for no lock. So no statement waits for a task and a
+-- caller of it.
 
 -- name: CallsNew :many
 -- The calls that have not begun, those that wait for longest first, after a place in that order. Index task_calls_new.
 SELECT parent, seq, nth, agent, child, answers, callers, created_at FROM holdfast.task_calls
  WHERE started_at IS NULL AND settled_at IS NULL AND created_at <= now() - @older::interval
-   AND (created_at, parent, seq, nth) > (@after_time::timestamptz, @after_parent::uuid, @after_seq::bigint, @after_nth::integer)
+   AND (created_at, parent, seq, nth) > (@after_time::timestamptz, @after_parent::uuid, @after_seq::bigint,
+                                         @after_nth::integer)
  ORDER BY created_at, parent, seq, nth LIMIT @max_rows;
 
 -- name: CallNote :one
@@ -34,7 +36,10 @@ UPDATE holdfast.task_calls SET started_at = now(), after_seq = @after_seq
 
 -- name: SettledAdd :exec
 -- Records the end of a task again.
-INSERT INTO holdfast.task_settled (task, seq) SELECT t.id, t.status_seq FROM holdfast.tasks t WHERE t.id = @task AND t.state >= 5
+INSERT INTO holdfast.task_settled (task, seq)
+SELECT t.id, t.status_seq
+  FROM holdfast.tasks t
+ WHERE t.id = @task AND t.state >= 5
 ON CONFLICT DO NOTHING;
 
 -- name: SettledTake :many
@@ -43,8 +48,8 @@ SELECT task, seq FROM holdfast.task_settled
  ORDER BY task, seq LIMIT @max_rows FOR UPDATE SKIP LOCKED;
 
 -- name: CallersLock :many
--- Locks the open calls that wait for these tasks, and the queue rows of their callers if they wait. It skips what another
--- session has locked: the results of those tasks have to wait (not free). Index task_calls_child.
+-- Locks the open calls that wait for these tasks, and the queue rows of their callers if they wait. It skips what
+-- another session has locked: the results of those tasks have to wait (not free). Index task_calls_child.
 WITH open AS MATERIALIZED (
     SELECT c.parent, c.seq, c.nth, c.child FROM holdfast.task_calls c
      WHERE c.child = ANY(@tasks::uuid[]) AND c.settled_at IS NULL
@@ -54,7 +59,8 @@ WITH open AS MATERIALIZED (
        FOR UPDATE SKIP LOCKED
 ), waiting AS MATERIALIZED (
     SELECT q.id FROM holdfast.task_queue q
-     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open))
+       AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
 ), held AS MATERIALIZED (
     SELECT q.id FROM holdfast.task_queue q
      WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false)
@@ -70,12 +76,14 @@ SELECT q.id FROM holdfast.task_queue q WHERE q.id = @id FOR UPDATE;
 
 -- name: CallsSettle :one
 -- Gives the calls of tasks that have ended or parked their result.
-SELECT count(*) FILTER (WHERE holdfast.call_settle(x.task, x.seq)) FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) x;
+SELECT count(*) FILTER (WHERE holdfast.call_settle(x.task, x.seq))
+  FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) x;
 
 -- name: CallersWake :many
 -- Makes the turns due whose calls all have their result. The queue rows are locked, and the snapshot is newer.
 UPDATE holdfast.task_queue q SET wakes_at = NULL, available_at = now()
- WHERE q.id = ANY(@parents::uuid[]) AND coalesce(q.worker_id IS NULL AND q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+ WHERE q.id = ANY(@parents::uuid[])
+   AND coalesce(q.worker_id IS NULL AND q.wakes_at = 'infinity', false) -- not by index task_queue_timers
    AND holdfast.calls_settled(q.id, q.input_seq)
 RETURNING q.agent;
 
@@ -85,16 +93,21 @@ SELECT x.task::uuid AS task FROM (SELECT unnest(@tasks::uuid[]) AS task) x WHERE
 
 -- name: SettledDrop :one
 -- Forgets what was joined.
-SELECT count(*) FILTER (WHERE holdfast.settled_drop(x.task, x.seq)) FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) x;
+SELECT count(*) FILTER (WHERE holdfast.settled_drop(x.task, x.seq))
+  FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) x;
 
 -- name: CallsVoid :exec
 -- Ends the calls of a task that have not begun.
-UPDATE holdfast.task_calls SET settled_at = now(), state = 7 WHERE parent = @parent AND started_at IS NULL AND settled_at IS NULL;
+UPDATE holdfast.task_calls
+   SET settled_at = now(), state = 7
+ WHERE parent = @parent AND started_at IS NULL AND settled_at IS NULL;
 
 -- name: CallsUnended :many
 -- The tasks that a task has called and that have not ended.
 SELECT * FROM holdfast.tasks t
- WHERE t.id = ANY(ARRAY(SELECT c.child FROM holdfast.task_calls c WHERE c.parent = @parent AND c.started_at IS NOT NULL))
+ WHERE t.id = ANY(ARRAY(SELECT c.child
+                          FROM holdfast.task_calls c
+                         WHERE c.parent = @parent AND c.started_at IS NOT NULL))
    AND t.state NOT IN (5, 6, 7, 8)
  ORDER BY t.id;
 
@@ -104,7 +117,8 @@ DELETE FROM holdfast.task_calls c WHERE c.parent = @parent AND NOT holdfast.task
 
 -- name: CallResults :many
 -- The calls of a run note, in their order. By primary key.
-SELECT nth, call_id, agent, child, answers, coalesce(state, 0)::smallint AS state, coalesce(child_seq, 0)::bigint AS child_seq, coalesce(error, '')::text AS error
+SELECT nth, call_id, agent, child, answers, coalesce(state, 0)::smallint AS state,
+       coalesce(child_seq, 0)::bigint AS child_seq, coalesce(error, '')::text AS error
   FROM holdfast.task_calls WHERE parent = @parent AND seq = @seq ORDER BY nth;
 
 -- name: CallsOf :many
@@ -115,14 +129,16 @@ SELECT * FROM holdfast.task_calls c WHERE c.child = @task AND NOT c.answers
  ORDER BY 2, 3;
 
 -- name: RelaysDue :many
--- Calls with relay of callers that wait, if the called task has a newer status than the last one that was looked at. A call is due
--- again a while after its last relay. If the tasks of the calling agent are visible to its tenant (shared), so must be those of the
--- called agent. Index task_calls_relays.
-SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, CAST(greatest(c.relayed_seq, c.after_seq) AS bigint) AS after, t.status_seq AS seen
+-- Calls with relay of callers that wait, if the called task has a newer status than the last one that was looked at. A
+-- call is due again a while after its last relay. If the tasks of the calling agent are visible to its tenant (shared),
+-- so must be those of the called agent. Index task_calls_relays.
+SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent,
+       CAST(greatest(c.relayed_seq, c.after_seq) AS bigint) AS after, t.status_seq AS seen
   FROM holdfast.task_calls c
  CROSS JOIN LATERAL (
     SELECT x.agent, x.status_seq FROM holdfast.tasks x
-     WHERE x.id = c.child AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.status_seq > greatest(c.relayed_seq, c.after_seq) OFFSET 0
+     WHERE x.id = c.child AND x.state NOT IN (3, 4, 5, 6, 7, 8)
+       AND x.status_seq > greatest(c.relayed_seq, c.after_seq) OFFSET 0
  ) t
  WHERE c.relay AND c.started_at IS NOT NULL AND c.settled_at IS NULL
    AND (c.relayed_at IS NULL OR c.relayed_at <= now() - @pause::interval)
@@ -131,21 +147,25 @@ SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, CAST(greatest(c.rela
  ORDER BY c.parent, c.seq, c.nth LIMIT @max_rows;
 
 -- name: RelayNewest :one
--- The newest status of a called task with a message; null if its payload is larger than most_bytes. It is a statement about one
--- task, so it opens one partition.
+-- The newest status of a called task with a message; null if its payload is larger than most_bytes. It is a statement
+-- about one task, so it opens one partition.
 SELECT CAST(CASE WHEN octet_length(x.payload::text) <= @most_bytes::integer THEN x.payload END AS json) AS payload
   FROM holdfast.task_events x
- WHERE x.task = @task AND x.kind = 2 AND x.state = 2 AND x.seq > @after AND x.seq <= @seen AND x.payload -> 'message' IS NOT NULL
+ WHERE x.task = @task AND x.kind = 2 AND x.state = 2 AND x.seq > @after AND x.seq <= @seen
+   AND x.payload -> 'message' IS NOT NULL
  ORDER BY x.seq DESC LIMIT 1;
 
 -- name: RelaysAppend :many
 -- Writes statuses of called tasks to the log of a caller, and moves the cursors of their calls in the same commit. An
--- empty payload only moves the cursor. It writes nothing once the caller has gone on or has ended, or the call has its result.
--- It locks one task, then rows of its calls, and waits for neither: what is locked is due again at the next look.
+-- empty payload only moves the cursor. It writes nothing once the caller has gone on or has ended, or the call has its
+-- result. It locks one task, then rows of its calls, and waits for neither: what is locked is due again at the next
+-- look.
 WITH inp AS MATERIALIZED (
-    SELECT unnest(@seqs::bigint[]) AS seq, unnest(@nths::integer[]) AS nth, unnest(@seen::bigint[]) AS seen, unnest(@payloads::text[]) AS payload
+    SELECT unnest(@seqs::bigint[]) AS seq, unnest(@nths::integer[]) AS nth, unnest(@seen::bigint[]) AS seen,
+           unnest(@payloads::text[]) AS payload
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.last_seq, t.pushes, coalesce(t.client_id, t.id::text) AS public_id, t.context_id FROM holdfast.tasks t
+    SELECT t.id, t.kept, t.last_seq, t.pushes, coalesce(t.client_id, t.id::text) AS public_id, t.context_id
+      FROM holdfast.tasks t
      WHERE t.id = @parent AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NULL AND t.wakes_at = 'infinity'
        FOR NO KEY UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
@@ -163,14 +183,19 @@ WITH inp AS MATERIALIZED (
       FROM lck, (SELECT count(*) AS n FROM shown) s
      WHERE t.id = @parent AND t.id = lck.id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND s.n > 0
 ), seen AS (
-    UPDATE holdfast.task_calls c SET relayed_seq = d.seen, relayed_at = CASE WHEN d.payload <> '' THEN now() ELSE c.relayed_at END
+    UPDATE holdfast.task_calls c
+       SET relayed_seq = d.seen, relayed_at = CASE WHEN d.payload <> '' THEN now() ELSE c.relayed_at END
       FROM due d WHERE c.parent = @parent AND c.seq = d.seq AND c.nth = d.nth
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
     SELECT lck.id, lck.last_seq + s.rn, 2, lck.kept, 2, 0, s.payload::json FROM shown s CROSS JOIN lck
 )
-SELECT s.seq AS note, s.nth, (lck.last_seq + s.rn)::bigint AS seq, now()::timestamptz AS at, lck.public_id::text AS public_id, lck.context_id,
-       (SELECT CASE WHEN m.pushes AND m.newest > m.last_seq THEN holdfast.push_mark(ARRAY[m.id], ARRAY[m.newest], ARRAY[m.newest]) ELSE 0 END
-          FROM (SELECT l.id, l.pushes, l.last_seq, l.last_seq + (SELECT count(*) FROM shown) AS newest FROM lck l) m)::integer AS marked
+SELECT s.seq AS note, s.nth, (lck.last_seq + s.rn)::bigint AS seq, now()::timestamptz AS at,
+       lck.public_id::text AS public_id, lck.context_id,
+       (SELECT CASE WHEN m.pushes AND m.newest > m.last_seq
+                    THEN holdfast.push_mark(ARRAY[m.id], ARRAY[m.newest], ARRAY[m.newest])
+                    ELSE 0 END
+          FROM (SELECT l.id, l.pushes, l.last_seq, l.last_seq + (SELECT count(*) FROM shown) AS newest
+                  FROM lck l) m)::integer AS marked
   FROM shown s CROSS JOIN lck
  ORDER BY s.rn;

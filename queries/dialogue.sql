@@ -3,7 +3,8 @@
 -- name: DialogueIndex :many
 -- What was said in a task before an event, the newest first, without the contents: messages, statuses
 -- with a message (of working only with @progress), artifact chunks. The size is that on disk.
-SELECT e.seq, e.kind, e.append, coalesce(e.artifact_id, '')::text AS artifact_id, coalesce(pg_column_size(e.payload), 0)::bigint AS size
+SELECT e.seq, e.kind, e.append, coalesce(e.artifact_id, '')::text AS artifact_id,
+       coalesce(pg_column_size(e.payload), 0)::bigint AS size
   FROM holdfast.task_events e
  WHERE e.task = @task AND e.seq < @before
    AND (e.kind IN (1, 3) OR e.kind = 2 AND e.payload IS NOT NULL AND (e.state <> 2 OR @progress::boolean))
@@ -20,7 +21,8 @@ SELECT sqlc.embed(e)
 -- lies before it was said by that run.
 SELECT coalesce((
     SELECT e.seq FROM holdfast.task_events e
-     WHERE e.task = @task AND e.seq > sqlc.arg(message)::bigint AND e.kind = 2 AND e.state = 1 ORDER BY e.seq DESC LIMIT 1
+     WHERE e.task = @task AND e.seq > sqlc.arg(message)::bigint AND e.kind = 2 AND e.state = 1
+     ORDER BY e.seq DESC LIMIT 1
 ), 0)::bigint AS seq;
 
 -- name: ContextTasks :many
@@ -42,7 +44,8 @@ WITH c AS MATERIALIZED (
     WINDOW w AS (PARTITION BY e.artifact_id)
 )
 SELECT c.artifact_id::text AS artifact_id, min(c.seq)::bigint AS first_seq, max(c.begins)::bigint AS begins,
-       (count(*) FILTER (WHERE c.seq >= c.begins))::bigint AS chunks, (sum(c.size) FILTER (WHERE c.seq >= c.begins))::bigint AS size,
+       (count(*) FILTER (WHERE c.seq >= c.begins))::bigint AS chunks,
+       (sum(c.size) FILTER (WHERE c.seq >= c.begins))::bigint AS size,
        (bool_or(c.last) FILTER (WHERE c.seq = c.newest))::boolean AS last
   FROM c GROUP BY c.artifact_id ORDER BY first_seq;
 

@@ -5,8 +5,8 @@
 -- events of a run are adjacent and in order. ordinal is the number of events that the run wrote
 -- before its first one here. A run writes only while its attempt is the task's and was claimed at the
 -- same time (a failover that loses a claim lets the next one draw the same attempt), it has a worker,
--- and its ordinal fits. A statement has one claim of each attempt. A run without a row in the result was fenced, another session has locked its
--- task, or this is a retry of a committed statement; RunStates tells which.
+-- and its ordinal fits. A statement has one claim of each attempt. A run without a row in the result was fenced,
+-- another session has locked its task, or this is a retry of a committed statement; RunStates tells which.
 --
 -- Events that an agent has posted (posts) have a count of their own: ordinal is the number of events
 -- that were posted before, and after the number with these. (A posted event may be none in the log.)
@@ -61,35 +61,48 @@ WITH inp AS MATERIALIZED (
 ), num AS MATERIALIZED (
     SELECT i.*, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
-    SELECT task, attempt, claimed_at, ordinal, post, max(after) AS after, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
-           max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes,
-           nullif(max(told), '')::json AS told
+    SELECT task, attempt, claimed_at, ordinal, post, max(after) AS after, count(*) AS n,
+           max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
+           max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn,
+           sum(artifact_size)::bigint AS artifact_bytes, nullif(max(told), '')::json AS told
       FROM inp GROUP BY task, attempt, claimed_at, ordinal, post
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.cancel_requested_at, t.worker_id, t.claimed_at, t.pushes, t.lineage,
-           t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes, r.told
+    SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.cancel_requested_at,
+           t.worker_id, t.claimed_at, t.pushes, t.lineage,
+           t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait,
+           r.shown_rn, r.artifact_bytes, r.told
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.claimed_at = r.claimed_at
-       AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END
+       AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal
+                            WHEN t.posted_attempt = t.attempt THEN t.posted
+                            ELSE 0 END
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.lineage, l.post, l.after, l.n, l.status_ord, l.shown_rn, l.artifact_bytes, l.told,
+    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.lineage,
+           l.post, l.after, l.n, l.status_ord, l.shown_rn, l.artifact_bytes, l.told,
            s.rn AS status_rn, CASE WHEN s.listing AND NOT l.posted THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
-           coalesce(s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) AND NOT l.cancel_requested, false) AS again,
+           coalesce(s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL)
+                    AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
-                WHEN s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) THEN 1::smallint ELSE s.state END AS state,
+                WHEN s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL)
+                THEN 1::smallint
+                ELSE s.state END AS state,
            CASE WHEN s.resume > 0 THEN now() + s.resume * interval '1 second' END AS resume_until,
-           CASE WHEN s.state IN (3, 4) AND s.resume > 0 AND NOT l.cancel_requested THEN l.resumed_seq END AS resumed_seq,
+           CASE WHEN s.state IN (3, 4) AND s.resume > 0 AND NOT l.cancel_requested
+                THEN l.resumed_seq END AS resumed_seq,
            l.wait IS NOT NULL AS waits, l.cancel_requested, l.cancel_requested_at, l.wait,
            coalesce(l.wait ->> 'outcome' = 'calls', false) AS calls,
            -- Not before the present: claims may pass over what is due for longer than they look back.
            CASE WHEN l.wait ->> 'outcome' = 'calls' THEN 'infinity'::timestamptz
-                ELSE greatest(now(), coalesce((l.wait ->> 'until')::timestamptz, now() + (l.wait ->> 'for')::float8 * interval '1 second'))
+                ELSE greatest(now(),
+                              coalesce((l.wait ->> 'until')::timestamptz,
+                                       now() + (l.wait ->> 'for')::float8 * interval '1 second'))
            END AS wakes_at,
            coalesce((l.wait ->> 'interruptible')::boolean, false) AS interruptible,
-           coalesce((l.wait ->> 'interruptible')::boolean AND l.pending > 0 AND NOT l.cancel_requested, false) AS interrupted
+           coalesce((l.wait ->> 'interruptible')::boolean AND l.pending > 0
+                    AND NOT l.cancel_requested, false) AS interrupted
       FROM lck l LEFT JOIN num s ON s.ord = l.status_ord CROSS JOIN unnest(ARRAY(SELECT 1)) AS expected
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -103,11 +116,13 @@ WITH inp AS MATERIALIZED (
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR e.direct,
            artifact_bytes = t.artifact_bytes + e.artifact_bytes,
-           agent_metadata = CASE WHEN e.told IS NULL THEN t.agent_metadata ELSE holdfast.merged(t.agent_metadata, e.told) END,
+           agent_metadata = CASE WHEN e.told IS NULL THEN t.agent_metadata
+                                 ELSE holdfast.merged(t.agent_metadata, e.told) END,
            artifacts_seq = coalesce(e.artifacts_seq, t.artifacts_seq),
            -- From the locked row: an UPDATE with an older snapshot is first computed, and its
            -- CHECKs tested, on the version in that snapshot.
-           turns = CASE WHEN e.waits AND NOT e.interrupted OR e.resumed_seq IS NOT NULL THEN e.turns + 1 ELSE e.turns END,
+           turns = CASE WHEN e.waits AND NOT e.interrupted OR e.resumed_seq IS NOT NULL THEN e.turns + 1
+                        ELSE e.turns END,
            pending = CASE WHEN e.again AND e.resumed_seq IS NULL OR e.interrupted THEN e.pending - 1 ELSE e.pending END,
            worker_id = CASE WHEN e.again OR e.waits OR coalesce(e.state, t.state) >= 3 THEN NULL ELSE t.worker_id END,
            wakes_at = CASE WHEN e.waits AND NOT e.interrupted AND NOT e.cancel_requested THEN e.wakes_at END,
@@ -121,10 +136,13 @@ WITH inp AS MATERIALIZED (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM upd WHERE state >= 3))
 ), requeued AS (
     UPDATE holdfast.task_queue q
-       SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1, input_seq = e.resumed_seq, interrupted = false,
-           message_seq = CASE WHEN e.resumed_seq IS NULL THEN holdfast.message_after(q.id, q.message_seq) ELSE q.message_seq END,
+       SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1, input_seq = e.resumed_seq,
+           interrupted = false,
+           message_seq = CASE WHEN e.resumed_seq IS NULL THEN holdfast.message_after(q.id, q.message_seq)
+                              ELSE q.message_seq END,
            message_bytes = coalesce(octet_length(CASE WHEN e.resumed_seq IS NULL
-               THEN holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq)) ELSE holdfast.note_at(q.id, e.resumed_seq) END::text), 0),
+               THEN holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))
+               ELSE holdfast.note_at(q.id, e.resumed_seq) END::text), 0),
            forwarded = nullif(q.forwarded - q.message_seq::text, '{}')
       FROM eff e WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE again)) AND q.id = e.id
 ), waiting AS (
@@ -132,14 +150,19 @@ WITH inp AS MATERIALIZED (
        SET worker_id = NULL, tries = 0, turn = q.turn + 1, away_since = NULL, suspect = false, spared = 0,
            input_seq = e.last_seq + e.n, interrupted = e.interrupted,
            wakes_at = CASE WHEN NOT e.interrupted AND NOT e.cancel_requested THEN e.wakes_at END,
-           available_at = CASE WHEN NOT e.interrupted AND NOT e.cancel_requested AND NOT e.calls THEN e.wakes_at ELSE now() END,
-           message_seq = CASE WHEN e.interrupted THEN holdfast.message_after(q.id, q.message_seq) ELSE q.message_seq END,
+           available_at = CASE WHEN NOT e.interrupted AND NOT e.cancel_requested AND NOT e.calls THEN e.wakes_at
+                               ELSE now() END,
+           message_seq = CASE WHEN e.interrupted THEN holdfast.message_after(q.id, q.message_seq)
+                              ELSE q.message_seq END,
            message_bytes = CASE WHEN e.interrupted
-               THEN coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0) ELSE 0 END,
+               THEN coalesce(octet_length(
+                   holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0)
+               ELSE 0 END,
            forwarded = nullif(q.forwarded - q.message_seq::text, '{}')
       FROM eff e WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE waits)) AND q.id = e.id
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload,
+                                      worker_id, claimed_at)
     SELECT n.task, e.last_seq + n.rn, n.kind, e.kept,
            CASE WHEN n.ord = e.status_ord THEN e.state ELSE nullif(n.state, 0) END,
            n.attempt, n.append, n.last, nullif(n.artifact_id, ''),
@@ -155,17 +178,21 @@ WITH inp AS MATERIALIZED (
 )
 SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state,
        (again OR interrupted OR waits AND cancel_requested)::boolean AS again, now()::timestamptz AS at,
-       coalesce(extract(epoch FROM CASE WHEN state >= 5 AND cancel_requested THEN now() - cancel_requested_at END), -1)::float8 AS cancel_seconds, coalesce(CASE WHEN NOT calls THEN wakes_at END, now())::timestamptz AS wakes_at,
+       coalesce(extract(epoch FROM CASE WHEN state >= 5 AND cancel_requested THEN now() - cancel_requested_at END),
+                -1)::float8 AS cancel_seconds,
+       coalesce(CASE WHEN NOT calls THEN wakes_at END, now())::timestamptz AS wakes_at,
        (CASE WHEN calls AND NOT cancel_requested THEN holdfast.calls_open(id, last_seq + n, wait)
-             WHEN lineage AND state >= 3 THEN holdfast.call_settled(id, last_seq + status_rn) ELSE 0 END)::integer AS kin,
-       (SELECT CASE WHEN due.tasks IS NULL THEN 0 ELSE holdfast.push_mark(due.tasks, due.statuses, due.newest) END FROM due)::integer AS marked
+             WHEN lineage AND state >= 3 THEN holdfast.call_settled(id, last_seq + status_rn)
+             ELSE 0 END)::integer AS kin,
+       (SELECT CASE WHEN due.tasks IS NULL THEN 0 ELSE holdfast.push_mark(due.tasks, due.statuses, due.newest) END
+          FROM due)::integer AS marked
   FROM eff;
 
 -- name: EventsAppendLean :many
--- EventsAppend for runs that do only ordinary things: artifacts, notes, and the states working and ended. None of their events
--- was posted, is a wait or lists artifacts. The server has counted: a run has n events, of which the status_rn-th sets its
--- state (0: none does), and the shown_rn-th is the last one that webhooks show; rn is an event's place in its run, and run is
--- the place of its run among the runs. Fences and results are those of EventsAppend.
+-- EventsAppend for runs that do only ordinary things: artifacts, notes, and the states working and ended. None of their
+-- events was posted, is a wait or lists artifacts. The server has counted: a run has n events, of which the
+-- status_rn-th sets its state (0: none does), and the shown_rn-th is the last one that webhooks show; rn is an event's
+-- place in its run, and run is the place of its run among the runs. Fences and results are those of EventsAppend.
 --
 -- With a few runs, PostgreSQL spends most of its time on the start of a statement, and each part of it costs.
 -- LATERAL and OFFSET 0 look up each run by its id, whatever ANALYZE has seen.
@@ -183,11 +210,14 @@ WITH run AS MATERIALIZED (
            unnest(@tolds::text[]) AS told,
            generate_subscripts(@tasks::uuid[], 1) AS nth
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.attempt, r.claimed_at, r.n, nullif(r.state, 0) AS state, nullif(r.status_rn, 0) AS status_rn, nullif(r.shown_rn, 0) AS shown_rn,
-           r.direct, r.artifact_bytes, nullif(r.told, '')::json AS told, r.nth, t.kept, t.last_seq, t.worker_id, t.pushes, t.lineage, t.cancel_requested, t.cancel_requested_at
+    SELECT t.id, t.attempt, r.claimed_at, r.n, nullif(r.state, 0) AS state, nullif(r.status_rn, 0) AS status_rn,
+           nullif(r.shown_rn, 0) AS shown_rn,
+           r.direct, r.artifact_bytes, nullif(r.told, '')::json AS told, r.nth, t.kept, t.last_seq, t.worker_id,
+           t.pushes, t.lineage, t.cancel_requested, t.cancel_requested_at
       FROM run r
      CROSS JOIN LATERAL (
-        SELECT x.id, x.attempt, x.kept, x.last_seq, x.worker_id, x.pushes, x.lineage, x.cancel_requested, x.cancel_requested_at
+        SELECT x.id, x.attempt, x.kept, x.last_seq, x.worker_id, x.pushes, x.lineage, x.cancel_requested,
+               x.cancel_requested_at
           FROM holdfast.tasks x
          WHERE x.id = r.id AND x.attempt = r.attempt AND x.claimed_at = r.claimed_at AND x.run_ordinal = r.ordinal
            AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.worker_id IS NOT NULL
@@ -202,7 +232,8 @@ WITH run AS MATERIALIZED (
            status_at = CASE WHEN l.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR l.direct,
            artifact_bytes = t.artifact_bytes + l.artifact_bytes,
-           agent_metadata = CASE WHEN l.told IS NULL THEN t.agent_metadata ELSE holdfast.merged(t.agent_metadata, l.told) END,
+           agent_metadata = CASE WHEN l.told IS NULL THEN t.agent_metadata
+                                 ELSE holdfast.merged(t.agent_metadata, l.told) END,
            worker_id = CASE WHEN l.state >= 3 THEN NULL ELSE t.worker_id END,
            wakes_at = NULL,
            interruptible = false,
@@ -212,8 +243,10 @@ WITH run AS MATERIALIZED (
 ), done AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM lck WHERE state >= 3))
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
-    SELECT l.id, l.last_seq + e.rn, e.kind, l.kept, nullif(e.state, 0), l.attempt, e.append, e.last, nullif(e.artifact_id, ''), nullif(e.payload, '')::json,
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload,
+                                      worker_id, claimed_at)
+    SELECT l.id, l.last_seq + e.rn, e.kind, l.kept, nullif(e.state, 0), l.attempt, e.append, e.last,
+           nullif(e.artifact_id, ''), nullif(e.payload, '')::json,
            CASE WHEN e.rn = l.status_rn AND l.state >= 3 THEN l.worker_id END,
            CASE WHEN e.rn = l.status_rn AND l.state >= 3 THEN l.claimed_at END
       FROM (SELECT unnest(@runs::integer[]) AS run,
@@ -229,11 +262,15 @@ WITH run AS MATERIALIZED (
     SELECT array_agg(id) AS tasks, array_agg(last_seq + status_rn) AS statuses, array_agg(last_seq + shown_rn) AS newest
       FROM (SELECT id, last_seq, status_rn, shown_rn FROM lck WHERE pushes AND shown_rn IS NOT NULL ORDER BY id) l
 )
-SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state, false AS again, now()::timestamptz AS at,
-       coalesce(extract(epoch FROM CASE WHEN state >= 5 AND cancel_requested THEN now() - cancel_requested_at END), -1)::float8 AS cancel_seconds,
+SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state, false AS again,
+       now()::timestamptz AS at,
+       coalesce(extract(epoch FROM CASE WHEN state >= 5 AND cancel_requested THEN now() - cancel_requested_at END),
+                -1)::float8 AS cancel_seconds,
        now()::timestamptz AS wakes_at,
-       (CASE WHEN lineage AND state >= 3 THEN holdfast.call_settled(id, last_seq + status_rn) ELSE 0 END)::integer AS kin,
-       (SELECT CASE WHEN due.tasks IS NULL THEN 0 ELSE holdfast.push_mark(due.tasks, due.statuses, due.newest) END FROM due)::integer AS marked
+       (CASE WHEN lineage AND state >= 3 THEN holdfast.call_settled(id, last_seq + status_rn)
+             ELSE 0 END)::integer AS kin,
+       (SELECT CASE WHEN due.tasks IS NULL THEN 0 ELSE holdfast.push_mark(due.tasks, due.statuses, due.newest) END
+          FROM due)::integer AS marked
   FROM lck;
 
 -- name: RunStates :many
@@ -241,7 +278,10 @@ SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS st
 -- committed before its connection died.
 SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.claimed_at, x.run_ordinal, (CASE WHEN x.posted_attempt = x.attempt THEN x.posted ELSE 0 END)::bigint AS posted, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
+    SELECT x.id, x.attempt, x.claimed_at, x.run_ordinal,
+           (CASE WHEN x.posted_attempt = x.attempt THEN x.posted ELSE 0 END)::bigint AS posted, x.state, x.last_seq,
+           x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned
+      FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0
  ) t;
 
@@ -251,7 +291,9 @@ SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
 -- deleted, 0.
 SELECT sqlc.embed(e),
        coalesce(CASE WHEN e.seq - 1 = sqlc.arg(after)::bigint THEN (
-           SELECT extract(epoch FROM p.created_at) * 1000000 FROM holdfast.task_events p WHERE p.task = @task AND p.seq = sqlc.arg(after)::bigint
+           SELECT extract(epoch FROM p.created_at) * 1000000
+             FROM holdfast.task_events p
+            WHERE p.task = @task AND p.seq = sqlc.arg(after)::bigint
        ) END, 0)::bigint AS before_at
   FROM holdfast.task_events e
  WHERE e.task = @task AND e.seq > sqlc.arg(after)::bigint
@@ -296,7 +338,8 @@ WITH listing AS MATERIALIZED (
        AND e.seq = (SELECT t.artifacts_seq FROM holdfast.tasks t WHERE t.id = @task AND t.state NOT IN (5, 6, 7, 8))
 )
 SELECT x.artifact_id::text AS artifact_id
-  FROM (SELECT i.artifact_id, 0 AS first_seq, i.nth FROM listing l, json_array_elements_text(l.ids) WITH ORDINALITY AS i (artifact_id, nth)
+  FROM (SELECT i.artifact_id, 0 AS first_seq, i.nth
+          FROM listing l, json_array_elements_text(l.ids) WITH ORDINALITY AS i (artifact_id, nth)
          UNION ALL
         SELECT e.artifact_id, min(e.seq), 0 FROM holdfast.task_events e
          WHERE e.task = @task AND e.kind = 3 AND e.seq > coalesce((SELECT l.seq FROM listing l), 0)

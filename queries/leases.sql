@@ -23,13 +23,16 @@ SELECT count(*) FROM holdfast.workers WHERE lease_until >= now();
 -- name: WorkersReap :many
 -- Declares dead the processes whose lease has expired. It skips locked rows; the next round finds those again.
 DELETE FROM holdfast.workers
- WHERE id = ANY(ARRAY(SELECT w.id FROM holdfast.workers w WHERE w.lease_until < now() - @grace::interval FOR UPDATE SKIP LOCKED))
+ WHERE id = ANY(ARRAY(SELECT w.id
+                        FROM holdfast.workers w
+                       WHERE w.lease_until < now() - @grace::interval
+                         FOR UPDATE SKIP LOCKED))
 RETURNING id, name;
 
 -- name: RunsRescue :many
--- Frees the runs of processes that are no longer registered; those of remote workers have leases of their own. The raised attempt fences the old
--- worker from this commit on. It locks each task, then its queue row, and skips locked rows; the
--- next round finds those again. Index task_queue_owned.
+-- Frees the runs of processes that are no longer registered; those of remote workers have leases of their own. The
+-- raised attempt fences the old worker from this commit on. It locks each task, then its queue row, and skips locked
+-- rows; the next round finds those again. Index task_queue_owned.
 --
 -- Any of the runs may have ended its process. If there were several, the try of each is spared, and
 -- those that were spared before become suspects: a message that ends processes is in two such groups,
@@ -46,7 +49,9 @@ WITH gap AS MATERIALIZED (
 ), orphan AS MATERIALIZED (
     SELECT q.id, q.worker_id FROM gap
      CROSS JOIN LATERAL (
-        SELECT x.id, x.worker_id FROM holdfast.task_queue x WHERE x.worker_id > gap.lower AND x.worker_id < gap.upper AND x.lease_until IS NULL OFFSET 0
+        SELECT x.id, x.worker_id
+          FROM holdfast.task_queue x
+         WHERE x.worker_id > gap.lower AND x.worker_id < gap.upper AND x.lease_until IS NULL OFFSET 0
      ) q
 ), crowds AS MATERIALIZED (
     SELECT worker_id FROM orphan GROUP BY worker_id HAVING count(*) > 1
@@ -54,7 +59,8 @@ WITH gap AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.worker_id, t.claimed_at
       FROM (SELECT x.id, x.kept, x.last_seq, x.attempt, x.worker_id, x.claimed_at
               FROM holdfast.tasks x
-             WHERE x.id = ANY(ARRAY(SELECT id FROM orphan)) AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM orphan))
+             WHERE x.id = ANY(ARRAY(SELECT id FROM orphan))
+               AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM orphan))
                AND x.state NOT IN (3, 4, 5, 6, 7, 8)
              ORDER BY x.id
                FOR NO KEY UPDATE SKIP LOCKED) t

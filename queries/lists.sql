@@ -11,7 +11,8 @@ SELECT p.*
  CROSS JOIN unnest(@states::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
     SELECT * FROM holdfast.tasks t
-     WHERE t.tenant = @tenant AND t.owner = o.owner AND t.agent = @agent AND NOT t.direct AND t.state = s.state AND t.state <= @highest_state
+     WHERE t.tenant = @tenant AND t.owner = o.owner AND t.agent = @agent AND NOT t.direct AND t.state = s.state
+       AND t.state <= @highest_state
        AND t.status_at >= @since AND (t.status_at, t.id) < (@before_at::timestamptz, @before_id::uuid)
      ORDER BY t.status_at DESC, t.id DESC LIMIT @max_rows
  ) p
@@ -39,7 +40,8 @@ SELECT count(*) FROM (
      CROSS JOIN unnest(@states::smallint[]) AS s (state)
      CROSS JOIN LATERAL (
         SELECT FROM holdfast.tasks t
-         WHERE t.tenant = @tenant AND t.owner = o.owner AND t.agent = @agent AND NOT t.direct AND t.state = s.state AND t.state <= @highest_state
+         WHERE t.tenant = @tenant AND t.owner = o.owner AND t.agent = @agent AND NOT t.direct AND t.state = s.state
+           AND t.state <= @highest_state
            AND t.status_at >= @since
          ORDER BY t.status_at DESC, t.id DESC LIMIT @bound
      ) p
@@ -71,19 +73,21 @@ SELECT x.task, x.seq, x.kind, x.state, x.append, x.artifact_id, CAST(x.payload A
     SELECT l.task, l.seq, l.kind, l.state, l.append, l.artifact_id, l.created_at,
            CASE WHEN l.kind <> 1 OR @with_messages::boolean THEN l.payload END AS payload
       FROM holdfast.callers_log l
-     WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN @lowest AND @highest AND l.id BETWEEN @lowest AND @highest
+     WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN @lowest AND @highest
+       AND l.id BETWEEN @lowest AND @highest
        AND (l.kind <> 3 OR @with_artifacts::boolean)
      ORDER BY l.seq
  ) x;
 
 -- name: EventsWitness :many
--- When some events of tasks were committed, of those that are still there. By primary key; the lowest and the highest id are as
--- in EventsOfMany. OFFSET 0: a join would read the whole logs.
+-- When some events of tasks were committed, of those that are still there. By primary key; the lowest and the highest
+-- id are as in EventsOfMany. OFFSET 0: a join would read the whole logs.
 SELECT x.task, x.seq, x.created_at
   FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) w
  CROSS JOIN LATERAL (
     SELECT l.task, l.seq, l.created_at FROM holdfast.callers_log l
-     WHERE l.task = w.task AND l.seq = w.seq AND l.task BETWEEN @lowest AND @highest AND l.id BETWEEN @lowest AND @highest
+     WHERE l.task = w.task AND l.seq = w.seq AND l.task BETWEEN @lowest AND @highest
+       AND l.id BETWEEN @lowest AND @highest
     OFFSET 0
  ) x;
 

@@ -27,8 +27,8 @@ SELECT * FROM holdfast.tasks
  ORDER BY id DESC LIMIT @max_rows;
 
 -- name: TaskRetried :exec
--- Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an earlier one. By
--- primary key.
+-- Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an
+-- earlier one. By primary key.
 UPDATE holdfast.tasks SET retried_as = @again::uuid
  WHERE id = @id AND coalesce(retried_as < @again::uuid, true);
 
@@ -53,11 +53,13 @@ SELECT pg_notification_queue_usage();
 
 -- name: SessionBusy :one
 -- Whether a session with this process id and name executes a statement.
-SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE pid = @pid::integer AND application_name = @name::text AND state = 'active');
+SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity
+                WHERE pid = @pid::integer AND application_name = @name::text AND state = 'active');
 
 -- name: Blockers :many
--- The sessions for whose locks others in this database have waited for a while, and that wait for none themselves. Times of other roles' transactions are
--- hidden, so the time may be that of the wait. Process 0 stands for prepared transactions.
+-- The sessions for whose locks others in this database have waited for a while, and that wait for none themselves.
+-- Times of other roles' transactions are hidden, so the time may be that of the wait. Process 0 stands for prepared
+-- transactions.
 SELECT b.pid::integer AS pid,
        coalesce(a.usename::text, '')::text AS role,
        coalesce(a.application_name, '')::text AS program,

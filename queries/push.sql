@@ -13,7 +13,8 @@ SELECT last_seq FROM holdfast.tasks WHERE id = @id FOR NO KEY UPDATE;
 -- log and is enabled again; a delivery in flight to the old URL no longer counts. No row: the task
 -- has the maximum number of configurations.
 WITH room AS MATERIALIZED (
-    SELECT t.id, t.agent, coalesce(t.client_id, t.id::text) AS public_id, holdfast.push_caller(t.tenant, t.owner) AS caller
+    SELECT t.id, t.agent, coalesce(t.client_id, t.id::text) AS public_id,
+           holdfast.push_caller(t.tenant, t.owner) AS caller
       FROM holdfast.tasks t
      WHERE t.id = @task
        AND ((SELECT count(*) FROM holdfast.push_configs c WHERE c.task = @task) < @most::integer
@@ -22,9 +23,11 @@ WITH room AS MATERIALIZED (
     SELECT holdfast.task_has_pushes(id, true) AS noted FROM room
 ), config AS (
     INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
-    SELECT id, @config_id, agent, public_id, @dialect, @url, CAST(@schemes::text AS json), sqlc.narg(secrets)::bytea FROM room
+    SELECT id, @config_id, agent, public_id, @dialect, @url, CAST(@schemes::text AS json), sqlc.narg(secrets)::bytea
+      FROM room
     ON CONFLICT (task, config_id) DO UPDATE
-       SET public_id = excluded.public_id, dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets
+       SET public_id = excluded.public_id, dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes,
+           secrets = excluded.secrets
     RETURNING created_at
 ), old AS MATERIALIZED (
     SELECT k.next_seq, k.accepted AND c.url = @url AS accepted
@@ -35,7 +38,8 @@ WITH room AS MATERIALIZED (
 ), due AS MATERIALIZED (
     -- A replaced configuration may want other events from now on.
     SELECT coalesce((SELECT e.seq FROM holdfast.task_events e
-                      WHERE e.task = @task AND e.seq >= (SELECT next_seq FROM old) AND (e.kind = 2 OR e.kind = 3 AND @artifacts::boolean)
+                      WHERE e.task = @task AND e.seq >= (SELECT next_seq FROM old)
+                        AND (e.kind = 2 OR e.kind = 3 AND @artifacts::boolean)
                       ORDER BY e.seq DESC LIMIT 1), 0) AS seq
 ), place AS (
     INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts, next_seq)
@@ -45,8 +49,8 @@ WITH room AS MATERIALIZED (
            due_seq = (SELECT seq FROM due),
            due_at = CASE WHEN (SELECT seq FROM due) > 0 THEN now() END,
            due_since = CASE WHEN (SELECT seq FROM due) > 0 THEN coalesce(push_cursors.due_since, now()) END,
-           parked = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
-           claim = NULL, worker_id = NULL, locked_until = NULL
+           parked = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL,
+           disabled_for = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
     RETURNING due_at
 )
 SELECT config.created_at, (place.due_at IS NOT NULL)::boolean AS due FROM config, place, known;
@@ -69,7 +73,8 @@ WITH gone AS (
          WHERE NOT EXISTS (SELECT FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id <> @config_id)
     ) x
 )
-DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @config_id AND (SELECT n FROM forgotten) >= 0;
+DELETE FROM holdfast.push_configs c
+ WHERE c.task = @task AND c.config_id = @config_id AND (SELECT n FROM forgotten) >= 0;
 
 -- name: PushClaim :many
 -- Claims due configurations for a process: at most max_rows, with at most per_host of one host and
@@ -81,14 +86,16 @@ DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @conf
 -- the next due time, so a claim does not have to skip the configurations that others have claimed.
 WITH front AS MATERIALIZED (
     SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-     WHERE NOT k.parked AND k.due_at >= @since::timestamptz AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer
+     WHERE NOT k.parked AND k.due_at >= @since::timestamptz AND k.due_at <= now()
+     ORDER BY k.due_at LIMIT @window_rows::integer
 ), lane AS MATERIALIZED (
     SELECT unnest(@lane_callers::bigint[]) AS caller, unnest(@lane_hosts::text[]) AS host
      UNION
     SELECT f.caller, f.host FROM front f
      WHERE @any_parked::boolean AND f.host <> ALL(@busy_hosts::text[]) AND f.caller <> ALL(@busy_callers::bigint[])
 ), ready AS MATERIALIZED (
-    SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
+    SELECT r.task, r.config_id, r.due_at, r.caller,
+           row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
       FROM (
         SELECT front.* FROM front
@@ -121,10 +128,11 @@ WITH front AS MATERIALIZED (
     SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
-       SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval, due_at = now() + @lock::interval,
-           parked = false
+       SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval,
+           due_at = now() + @lock::interval, parked = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
-    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.accepted, k.artifacts
+    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since,
+              k.accepted, k.artifacts
 )
 SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts,
        won.failing_since, won.accepted, won.artifacts,
@@ -149,12 +157,15 @@ SELECT (SELECT count(*) = @most::integer FROM due)::boolean AS hidden,
        coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
             SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k
              WHERE NOT k.parked AND k.due_at > now() AND k.due_at <= now() + @ahead::interval ORDER BY k.due_at LIMIT 64
-       ) w WHERE w.host <> ALL(@busy_hosts::text[]) AND w.caller <> ALL(@busy_callers::bigint[])), -1)::float8 AS seconds;
+       ) w
+         WHERE w.host <> ALL(@busy_hosts::text[]) AND w.caller <> ALL(@busy_callers::bigint[])
+       ), -1)::float8 AS seconds;
 
 -- name: PushPark :one
 -- Parks due configurations of busy hosts and callers, among the @window_rows that have been due
 -- longest since @since, and returns their number.
-SELECT holdfast.push_park(@window_rows::integer, @busy_hosts::text[], @busy_callers::bigint[], @since::timestamptz)::integer AS n;
+SELECT holdfast.push_park(@window_rows::integer, @busy_hosts::text[], @busy_callers::bigint[],
+                          @since::timestamptz)::integer AS n;
 
 -- name: PushLanes :many
 -- The next lanes with parked configurations after a given lane, at most @max_rows, and whether a
@@ -169,7 +180,8 @@ WITH RECURSIVE lane AS (
       FROM lane l
      CROSS JOIN LATERAL (
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller <> ALL(@busy_callers::bigint[]) AND k.parked AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
+          WHERE l.caller <> ALL(@busy_callers::bigint[]) AND k.parked AND k.due_at IS NOT NULL
+            AND (k.caller, k.host) > (l.caller, l.host)
           ORDER BY k.caller, k.host LIMIT 1)
          UNION ALL
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
@@ -198,7 +210,8 @@ SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.ar
                sum(coalesce(pg_column_size(w.payload), 0)) OVER (ORDER BY w.seq) AS stored
           FROM (
             SELECT * FROM holdfast.task_events
-             WHERE task = @task AND seq >= @from_seq AND seq <= @upto AND (@everything::boolean OR kind = 2 OR kind = 3 AND @artifacts::boolean)
+             WHERE task = @task AND seq >= @from_seq AND seq <= @upto
+               AND (@everything::boolean OR kind = 2 OR kind = 3 AND @artifacts::boolean)
              ORDER BY seq LIMIT @max_rows
           ) w
       ) s
@@ -213,12 +226,14 @@ SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.ar
 -- hold none of them.
 SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload,
        e.request_id, e.created_at, e.worker_id, e.claimed_at
-  FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@next_seqs::bigint[]) AS next_seq, unnest(@artifacts::boolean[]) AS artifacts) c
+  FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@next_seqs::bigint[]) AS next_seq,
+               unnest(@artifacts::boolean[]) AS artifacts) c
  CROSS JOIN LATERAL (
     SELECT w.*, sum(coalesce(pg_column_size(w.payload), 0)) OVER () AS stored
       FROM (
         SELECT * FROM holdfast.task_events x
-         WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts) AND x.task BETWEEN @lowest AND @highest
+         WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts)
+           AND x.task BETWEEN @lowest AND @highest
          ORDER BY x.seq LIMIT @max_rows
       ) w
  ) e
@@ -257,19 +272,23 @@ WITH inp AS MATERIALIZED (
            unnest(@delays::interval[]) AS delay,
            unnest(@disables::text[]) AS disable
 ), lck AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.host, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error, k.accepted,
+    SELECT k.task, k.config_id, k.host, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since,
+           k.attempts, k.failing_since, k.last_error, k.accepted,
            CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
            CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
-           (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
+           (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status,
+           i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
       FROM (SELECT * FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
         SELECT * FROM holdfast.push_cursors x
          WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
            FOR NO KEY UPDATE
      ) k
-     WHERE NOT (i.delivered OR i.failed) OR k.next_seq = i.from_seq OR i.delivered AND i.keep AND k.next_seq = i.to_seq + 1
+     WHERE NOT (i.delivered OR i.failed) OR k.next_seq = i.from_seq
+        OR i.delivered AND i.keep AND k.next_seq = i.to_seq + 1
 ), eff AS MATERIALIZED (
-    SELECT l.*, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
+    SELECT l.*, CASE WHEN l.more
+                     THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
       FROM (SELECT lck.*, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
 ), upd AS (
     -- All from the locked row: an UPDATE with an older snapshot is first computed on the version in
@@ -279,7 +298,8 @@ WITH inp AS MATERIALIZED (
            due_at = e.due_at, parked = false, accepted = e.accepted OR e.delivered AND e.delivery_id <> '',
            due_since = CASE WHEN NOT e.delivered THEN e.due_since WHEN e.due_seq > e.to_seq THEN now() END,
            attempts = CASE WHEN e.delivered THEN 0 WHEN e.failed THEN e.attempts + 1 ELSE e.attempts END,
-           failing_since = CASE WHEN e.failed THEN coalesce(e.failing_since, now()) WHEN NOT e.delivered THEN e.failing_since END,
+           failing_since = CASE WHEN e.failed THEN coalesce(e.failing_since, now())
+                                WHEN NOT e.delivered THEN e.failing_since END,
            last_error = CASE WHEN e.failed THEN nullif(e.error, '') WHEN NOT e.delivered THEN e.last_error END,
            disabled_at = e.disabled_at, disabled_for = e.disabled_for,
            claim = CASE WHEN e.more AND e.keep THEN e.claim END,
@@ -287,9 +307,10 @@ WITH inp AS MATERIALIZED (
            locked_until = CASE WHEN e.more AND e.keep THEN e.due_at END
       FROM eff e WHERE k.task = ANY(ARRAY(SELECT task FROM eff)) AND k.task = e.task AND k.config_id = e.config_id
 ), logged AS (
-    INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id, host)
-    SELECT e.task, e.config_id, now() - e.took, e.from_seq, e.to_seq, e.attempts + 1, nullif(e.status, 0), nullif(e.error, ''), e.took,
-           e.delivery_id, e.class, e.worker_id, e.host
+    INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration,
+                                        delivery_id, class, worker_id, host)
+    SELECT e.task, e.config_id, now() - e.took, e.from_seq, e.to_seq, e.attempts + 1, nullif(e.status, 0),
+           nullif(e.error, ''), e.took, e.delivery_id, e.class, e.worker_id, e.host
       FROM eff e WHERE e.delivery_id <> '' AND NOT e.repeated
      ORDER BY e.task, e.config_id
 )
@@ -298,7 +319,8 @@ SELECT claim::uuid AS claim, more::boolean AS more FROM eff;
 -- name: PushDisable :execrows
 -- A delivery in flight may still be recorded.
 UPDATE holdfast.push_cursors
-   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, @reason::text), due_at = NULL, parked = false
+   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, @reason::text), due_at = NULL,
+       parked = false
  WHERE task = @task AND config_id = @config_id;
 
 -- name: PushEnable :one
@@ -324,7 +346,8 @@ WITH l AS MATERIALIZED (
     -- Events before the configuration was set have not been marked.
     SELECT l.*, greatest(l.due_seq, (
         SELECT e.seq FROM holdfast.task_events e
-         WHERE e.task = @task AND e.seq >= (SELECT next_seq FROM l) AND (e.kind = 2 OR e.kind = 3 AND (SELECT artifacts FROM l))
+         WHERE e.task = @task AND e.seq >= (SELECT next_seq FROM l)
+           AND (e.kind = 2 OR e.kind = 3 AND (SELECT artifacts FROM l))
          ORDER BY e.seq DESC LIMIT 1)) AS upto
       FROM l
      WHERE EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = @task AND t.last_seq >= @from_seq)
@@ -364,15 +387,18 @@ WITH a AS MATERIALIZED (
     SELECT * FROM holdfast.push_attempts
      WHERE task = @task AND (@config_id::text = '' OR config_id = @config_id)
 )
-SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.status, a.error, a.duration, a.delivery_id, a.class,
-       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = a.worker_id), '')::text AS worker_name
+SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.status, a.error, a.duration, a.delivery_id,
+       a.class, coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = a.worker_id), '')::text AS worker_name
   FROM a ORDER BY a.id DESC LIMIT @max_rows;
 
 -- name: PushCounts :one
--- For metrics. The oldest is one that the replicas could have tried: they retry a failing one only when it is due again, and
--- a parked one waits for its own host or caller. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
+-- For metrics. The oldest is one that the replicas could have tried: they retry a failing one only when it is due
+-- again, and a parked one waits for its own host or caller. Indexes push_cursors_due, push_cursors_lanes and
+-- push_cursors_disabled_at.
 WITH due AS (
-    SELECT CASE WHEN attempts = 0 THEN due_since ELSE due_at END AS since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
+    SELECT CASE WHEN attempts = 0 THEN due_since ELSE due_at END AS since
+      FROM holdfast.push_cursors
+     WHERE due_at IS NOT NULL AND NOT parked
      UNION ALL
     SELECT NULL FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
 )
@@ -392,10 +418,10 @@ UPDATE holdfast.push_configs SET secrets = @fresh::bytea
  WHERE task = @task AND config_id = @config_id AND secrets = @old::bytea;
 
 -- name: TurnsSealed :many
--- A page of the turns that have not ended and may have something sealed, by primary key: headers of clients, what came by a
--- resume URL, and what came by one before the run has asked.
-SELECT q.id, t.agent, coalesce(q.forwarded, '{}')::jsonb AS forwarded, q.turn, coalesce(q.input_seq, 0)::bigint AS input_seq,
-       CAST(holdfast.note_at(q.id, q.input_seq) AS json) AS input,
+-- A page of the turns that have not ended and may have something sealed, by primary key: headers of clients, what came
+-- by a resume URL, and what came by one before the run has asked.
+SELECT q.id, t.agent, coalesce(q.forwarded, '{}')::jsonb AS forwarded, q.turn,
+       coalesce(q.input_seq, 0)::bigint AS input_seq, CAST(holdfast.note_at(q.id, q.input_seq) AS json) AS input,
        (t.turns - t.pending)::integer AS asking, coalesce(t.resumed_seq, 0)::bigint AS resumed_seq,
        CAST(holdfast.note_at(q.id, t.resumed_seq) AS json) AS resumed
   FROM holdfast.task_queue q

@@ -21,7 +21,10 @@ WITH s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY(@agents::text[])
        AND (q.message_bytes <= @bytes::bigint OR @alone::boolean)
-       AND q.available_at <= now() - (SELECT i.older FROM (SELECT unnest(@agents::text[]) AS agent, unnest(@older::interval[]) AS older) i WHERE i.agent = q.agent)
+       AND q.available_at <= now() - (SELECT i.older
+                                        FROM (SELECT unnest(@agents::text[]) AS agent,
+                                                     unnest(@older::interval[]) AS older) i
+                                       WHERE i.agent = q.agent)
      ORDER BY q.available_at, q.id
      LIMIT @suspects::integer
        FOR UPDATE SKIP LOCKED
@@ -50,7 +53,8 @@ WITH s AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
           FROM (SELECT q.id, sum(q.message_bytes) OVER w AS bytes, row_number() OVER w AS nth,
-                       CASE WHEN q.message_bytes > @small::bigint THEN @bytes::bigint ELSE @most::bigint END AS limit_bytes
+                       CASE WHEN q.message_bytes > @small::bigint THEN @bytes::bigint
+                            ELSE @most::bigint END AS limit_bytes
                   FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])
                 WINDOW w AS (PARTITION BY q.message_bytes > @small::bigint ORDER BY q.available_at, q.id)) x
          WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND @alone::boolean
@@ -64,8 +68,8 @@ WITH s AS MATERIALIZED (
 ), q AS (
     UPDATE holdfast.task_queue SET worker_id = @worker::uuid, tries = tries + 1, lease_until = NULL, look_at = NULL
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, message_bytes, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared,
-              forwarded ->> message_seq::text AS forwarded
+    RETURNING id, message_seq, message_bytes, input_seq, interrupted, turn, tries, available_at, away_since, suspect,
+              spared, forwarded ->> message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = @worker::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
@@ -76,10 +80,12 @@ WITH s AS MATERIALIZED (
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent,
-       q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at,
-       now()::timestamptz AS claimed_at,
-       (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for, q.suspect, q.spared,
-       CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
+       q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries,
+       q.available_at, now()::timestamptz AS claimed_at,
+       (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for,
+       q.suspect, q.spared,
+       CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted
+                 THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
        holdfast.note_at(t.id, q.input_seq) AS input, coalesce(q.forwarded, '')::text AS forwarded
   FROM t JOIN q ON q.id = t.id;
 
@@ -93,13 +99,17 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 -- too. It leaves an outage alone that is locked.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
-     WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz
+       AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE NOWAIT
 ), own AS MATERIALIZED (
     -- The scalar subquery makes PostgreSQL lock the task before the queue row.
     SELECT q.id FROM holdfast.task_queue q WHERE q.id = (SELECT lck.id FROM lck) FOR UPDATE NOWAIT
 ), known AS MATERIALIZED (
-    SELECT o.since FROM holdfast.agent_outages o WHERE o.agent = @agent::text AND @away::boolean AND @in_place::boolean FOR UPDATE SKIP LOCKED
+    SELECT o.since
+      FROM holdfast.agent_outages o
+     WHERE o.agent = @agent::text AND @away::boolean AND @in_place::boolean
+       FOR UPDATE SKIP LOCKED
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = CASE WHEN @logged::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
@@ -109,14 +119,18 @@ WITH lck AS MATERIALIZED (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL,
            -- The next claim of a canceled task only records its end, so there is no reason to wait.
-           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN @in_place::boolean THEN q.available_at ELSE now() + @delay::interval END,
+           available_at = CASE WHEN lck.cancel_requested THEN now()
+                               WHEN @in_place::boolean THEN q.available_at
+                               ELSE now() + @delay::interval END,
            away_since = CASE WHEN @away::boolean THEN coalesce(q.away_since, now()) END,
            suspect = false,
            tries = CASE WHEN @uncount::boolean THEN q.tries - 1 ELSE q.tries END
       FROM lck WHERE q.id = @id AND q.id = lck.id AND EXISTS (SELECT FROM own)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, attempt, payload, worker_id, claimed_at)
-    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST(@payload::text AS json), lck.worker_id, lck.claimed_at FROM lck
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST(@payload::text AS json), lck.worker_id,
+           lck.claimed_at
+      FROM lck
      WHERE @logged::boolean
 ), outage AS (
     INSERT INTO holdfast.agent_outages AS o (agent, error, worker_id)
@@ -129,7 +143,8 @@ WITH lck AS MATERIALIZED (
 )
 SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        coalesce(now() - coalesce((SELECT since FROM outage), (SELECT x.since FROM holdfast.agent_outages x
-           WHERE x.agent = @agent AND @away::boolean AND @in_place::boolean AND x.last_at >= now() - interval '1 minute')), interval '0')::interval AS away_for
+           WHERE x.agent = @agent AND @away::boolean AND @in_place::boolean
+             AND x.last_at >= now() - interval '1 minute')), interval '0')::interval AS away_for
   FROM lck;
 
 -- name: AgentsBegan :many
@@ -139,7 +154,9 @@ WITH free AS MATERIALIZED (
 ), ended AS (
     DELETE FROM holdfast.agent_outages o WHERE o.agent = ANY(ARRAY(SELECT agent FROM free))
 )
-SELECT o.agent FROM holdfast.agent_outages o WHERE o.agent = ANY(@agents::text[]) AND o.agent <> ALL(ARRAY(SELECT agent FROM free));
+SELECT o.agent
+  FROM holdfast.agent_outages o
+ WHERE o.agent = ANY(@agents::text[]) AND o.agent <> ALL(ARRAY(SELECT agent FROM free));
 
 -- name: QueueAcquit :exec
 -- Clears the suspicion against a run that has not ended its process. By primary key; it locks the queue
@@ -148,8 +165,8 @@ UPDATE holdfast.task_queue SET suspect = false
  WHERE id = @id AND coalesce(worker_id = @worker::uuid, false) AND suspect; -- not by index task_queue_owned
 
 -- name: TimersFire :many
--- Makes the turns due whose timer has fired. It locks rows without a worker, skips locked ones, and locks no task. Index
--- task_queue_timers.
+-- Makes the turns due whose timer has fired. It locks rows without a worker, skips locked ones, and locks no task.
+-- Index task_queue_timers.
 WITH due AS MATERIALIZED (
     SELECT ARRAY(
         SELECT q.id FROM holdfast.task_queue q
@@ -184,7 +201,8 @@ SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::
 -- task_queue_owned.
 SELECT t.id, t.attempt, t.claimed_at, t.cancel_requested
   FROM holdfast.tasks t
- WHERE t.id = ANY(ARRAY(SELECT q.id FROM holdfast.task_queue q WHERE q.worker_id = @worker::uuid)) AND t.state NOT IN (3, 4, 5, 6, 7, 8);
+ WHERE t.id = ANY(ARRAY(SELECT q.id FROM holdfast.task_queue q WHERE q.worker_id = @worker::uuid))
+   AND t.state NOT IN (3, 4, 5, 6, 7, 8);
 
 -- name: RunsHeld :many
 -- Those of the given tasks that a worker runs. A worker asks this after a cancel hint, and once a second
@@ -196,7 +214,8 @@ SELECT id, attempt, claimed_at, cancel_requested FROM holdfast.tasks
 -- Those of the given attempts that are over, with what became of their tasks: the run API may have ended
 -- them. By primary key.
 SELECT t.id, t.attempt, t.claimed_at, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
-  FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@attempts::integer[]) AS attempt, unnest(@claims::timestamptz[]) AS claimed_at) i
+  FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@attempts::integer[]) AS attempt,
+               unnest(@claims::timestamptz[]) AS claimed_at) i
  CROSS JOIN LATERAL (
     SELECT x.id, x.attempt, x.claimed_at, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0
@@ -211,7 +230,8 @@ SELECT sqlc.embed(t), coalesce(q.worker_id = t.worker_id, false)::boolean AS own
        coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
        coalesce(q.interrupted, false)::boolean AS interrupted, coalesce(q.turn, 0)::integer AS turn,
        coalesce(q.tries, 0)::integer AS tries, coalesce(q.spared, 0)::integer AS spared,
-       CAST(CASE WHEN @with_message::boolean AND (q.input_seq IS NULL OR q.interrupted) THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
+       CAST(CASE WHEN @with_message::boolean AND (q.input_seq IS NULL OR q.interrupted)
+                 THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
        CAST(CASE WHEN @with_message::boolean THEN holdfast.note_at(t.id, q.input_seq) END AS json) AS input
   FROM holdfast.tasks t
   LEFT JOIN LATERAL (SELECT x.* FROM holdfast.task_queue x WHERE x.id = @id OFFSET 0) q ON true
@@ -221,16 +241,20 @@ SELECT sqlc.embed(t), coalesce(q.worker_id = t.worker_id, false)::boolean AS own
 -- Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
 -- that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
 UPDATE holdfast.tasks t
-   SET posted = CASE WHEN @ordinal::bigint >= 0 THEN @after::bigint WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END,
+   SET posted = CASE WHEN @ordinal::bigint >= 0 THEN @after::bigint
+                     WHEN t.posted_attempt = t.attempt THEN t.posted
+                     ELSE 0 END,
        posted_attempt = t.attempt, heard_at = now()
- WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+ WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz
+   AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
    AND (@ordinal::bigint = -1 OR @ordinal::bigint = CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)
 RETURNING t.posted, t.cancel_requested;
 
 -- name: RunSilence :one
 -- For how long the agent of an attempt has not called the run API. No row: it never has.
 SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
- WHERE t.id = @id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL;
+ WHERE t.id = @id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = @attempt
+   AND t.claimed_at = @claimed_at::timestamptz AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL;
 -- name: TasksParked :many
 -- For metrics: the tasks that wait for their client, by agent, counted up to @most each. Index tasks_open_parked.
 SELECT a.agent::text AS agent, p.tasks
@@ -247,7 +271,8 @@ SELECT agent,
        count(*) FILTER (WHERE wakes_at < 'infinity')::bigint AS timers,
        count(*) FILTER (WHERE wakes_at = 'infinity')::bigint AS calls,
        count(*) FILTER (WHERE worker_id IS NOT NULL)::bigint AS running,
-       coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL AND available_at <= now())), 0)::float8
+       coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL
+                                                                     AND available_at <= now())), 0)::float8
            AS oldest_seconds,
        coalesce(extract(epoch FROM now() - (SELECT o.since FROM holdfast.agent_outages o
            WHERE o.agent = q.agent AND o.last_at > now() - interval '1 minute')), 0)::float8 AS away_seconds

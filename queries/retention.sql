@@ -33,16 +33,21 @@ WITH due AS MATERIALIZED (
                              'parts', json_build_array(json_build_object('text', @reason::text))))
       FROM due
 ), noticed AS (
-    INSERT INTO holdfast.cancel_notices (task, agent, reason) SELECT due.id, @agent, 'expired' FROM due WHERE @notice::boolean
+    INSERT INTO holdfast.cancel_notices (task, agent, reason)
+    SELECT due.id, @agent, 'expired'
+      FROM due
+     WHERE @notice::boolean
     ON CONFLICT DO NOTHING
 ), hooked AS MATERIALIZED (
     SELECT array_agg(id ORDER BY id) AS tasks, array_agg(last_seq + 1 ORDER BY id) AS seqs FROM due WHERE pushes
 ), audited AS MATERIALIZED (
-    SELECT holdfast.audit(json_agg(json_build_object('action', 'task.expired', 'task', due.id, 'agent', @agent::text, 'method', 'operator'))::text) AS n
+    SELECT holdfast.audit(json_agg(json_build_object('action', 'task.expired', 'task', due.id, 'agent', @agent::text,
+                                                     'method', 'operator'))::text) AS n
       FROM due WHERE @audit::boolean HAVING count(*) > 0
 )
 SELECT due.id, (due.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
-       (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END FROM hooked)::integer AS marked,
+       (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END
+          FROM hooked)::integer AS marked,
        (CASE WHEN due.lineage THEN holdfast.call_settled(due.id, due.last_seq + 1) ELSE 0 END)::integer AS kin,
        coalesce((SELECT n FROM audited), 0)::bigint AS audited
   FROM due;
@@ -51,10 +56,12 @@ SELECT due.id, (due.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
 -- The agents with ended tasks among these ids, with one lookup in index tasks_ended_at for each.
 WITH RECURSIVE a AS (
     (SELECT t.agent COLLATE "C" AS agent FROM holdfast.tasks t
-      WHERE t.state >= 5 AND t.kept = @kept AND t.id >= @lowest AND t.id < @highest ORDER BY t.agent COLLATE "C" LIMIT 1)
+      WHERE t.state >= 5 AND t.kept = @kept AND t.id >= @lowest AND t.id < @highest
+      ORDER BY t.agent COLLATE "C" LIMIT 1)
      UNION ALL
     SELECT (SELECT t.agent COLLATE "C" FROM holdfast.tasks t
-             WHERE t.state >= 5 AND t.kept = @kept AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" > a.agent
+             WHERE t.state >= 5 AND t.kept = @kept AND t.id >= @lowest AND t.id < @highest
+               AND t.agent COLLATE "C" > a.agent
              ORDER BY t.agent COLLATE "C" LIMIT 1)
       FROM a WHERE a.agent IS NOT NULL
 )
@@ -64,7 +71,8 @@ SELECT agent::text AS agent FROM a WHERE agent IS NOT NULL;
 -- A page of an agent's tasks that ended before a time and are not held, the oldest first. Index
 -- tasks_ended_at.
 SELECT * FROM holdfast.tasks
- WHERE state >= 5 AND kept = @kept AND id >= @lowest AND id < @highest AND agent COLLATE "C" = @agent::text AND held_at IS NULL
+ WHERE state >= 5 AND kept = @kept AND id >= @lowest AND id < @highest AND agent COLLATE "C" = @agent::text
+   AND held_at IS NULL
    AND status_at < @before AND (status_at, id) > (@after_at::timestamptz, @after_id::uuid)
  ORDER BY status_at, id LIMIT @max_rows;
 
@@ -96,7 +104,8 @@ UPDATE holdfast.tasks t SET kept = true
          ORDER BY x.status_at LIMIT @max_rows)
       || ARRAY(
         SELECT x.id FROM holdfast.tasks x
-         WHERE x.state >= 5 AND NOT x.kept AND x.id >= @lowest AND x.id < @highest AND @held::boolean AND x.held_at IS NOT NULL
+         WHERE x.state >= 5 AND NOT x.kept AND x.id >= @lowest AND x.id < @highest AND @held::boolean
+           AND x.held_at IS NOT NULL
          ORDER BY x.id LIMIT @max_rows));
 
 -- name: KeptUnmoved :many
@@ -116,18 +125,21 @@ UPDATE holdfast.task_events e SET kept = true
  WHERE e.task = @task AND NOT e.kept AND (e.kind = 3 OR NOT @artifacts::boolean)
    AND e.seq = ANY(ARRAY(
         SELECT x.seq FROM holdfast.task_events x
-         WHERE x.task = @task AND NOT x.kept AND (x.kind = 3 OR NOT @artifacts::boolean) ORDER BY x.seq LIMIT @max_rows));
+         WHERE x.task = @task AND NOT x.kept AND (x.kind = 3 OR NOT @artifacts::boolean)
+         ORDER BY x.seq LIMIT @max_rows));
 
 -- name: ArtifactsUnmoved :many
 -- Ended tasks of an agent whose artifacts must outlive their period: the tasks ended at @since or
 -- later, or are held. Index tasks_ended_at, tasks_held.
 (SELECT t.id FROM holdfast.tasks t
-  WHERE t.state >= 5 AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" = @agent::text AND t.status_at >= @since
+  WHERE t.state >= 5 AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" = @agent::text
+    AND t.status_at >= @since
     AND holdfast.has_dated_events(t.id, true)
   ORDER BY t.status_at LIMIT @max_rows)
  UNION
 (SELECT t.id FROM holdfast.tasks t
-  WHERE t.state >= 5 AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" = @agent::text AND t.held_at IS NOT NULL
+  WHERE t.state >= 5 AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" = @agent::text
+    AND t.held_at IS NOT NULL
     AND holdfast.has_dated_events(t.id, true)
   ORDER BY t.id LIMIT @max_rows);
 
@@ -135,7 +147,10 @@ UPDATE holdfast.task_events e SET kept = true
 -- Deletes the newest artifact chunks of a task. The rest of an artifact is always its beginning.
 DELETE FROM holdfast.task_events e
  WHERE e.task = @task AND e.kind = 3
-   AND e.seq = ANY(ARRAY(SELECT x.seq FROM holdfast.task_events x WHERE x.task = @task AND x.kind = 3 ORDER BY x.seq DESC LIMIT @max_rows));
+   AND e.seq = ANY(ARRAY(SELECT x.seq
+                           FROM holdfast.task_events x
+                          WHERE x.task = @task AND x.kind = 3
+                          ORDER BY x.seq DESC LIMIT @max_rows));
 
 -- name: NamesGone :execrows
 -- Deletes the names of tasks that are dropped with their period: neither open nor kept. Index
@@ -193,13 +208,14 @@ WITH page AS MATERIALIZED (
     DELETE FROM holdfast.context_states s
      USING page
      WHERE s.tenant = page.tenant AND s.owner = page.owner AND s.agent = page.agent AND s.context_id = page.context_id
-       AND s.task = page.task AND NOT holdfast.context_stays(page.tenant, page.owner, page.agent, page.context_id, @highest)
+       AND s.task = page.task
+       AND NOT holdfast.context_stays(page.tenant, page.owner, page.agent, page.context_id, @highest)
 )
 SELECT task FROM page ORDER BY task;
 
 -- name: TasksLock :many
--- Locks those of the given tasks that are not held and that no other session has locked. Later statements of the transaction
--- see all that was written for these tasks.
+-- Locks those of the given tasks that are not held and that no other session has locked. Later statements of the
+-- transaction see all that was written for these tasks.
 SELECT t.id FROM holdfast.tasks t
  WHERE t.id = ANY(@ids::uuid[]) AND t.id BETWEEN @lowest AND @highest AND t.held_at IS NULL
  ORDER BY t.id
@@ -210,10 +226,10 @@ SELECT t.id FROM holdfast.tasks t
 SELECT k.task FROM holdfast.push_cursors k WHERE k.task = ANY(@ids::uuid[]) ORDER BY k.task, k.config_id FOR UPDATE;
 
 -- name: TasksErase :many
--- After TasksLock: a statement that locked the tasks itself would not see, and leave behind, what was committed for them
--- between its snapshot and its locks, such as the queue row of an answer. Deletes tasks with all their data, except long
--- logs and the logs of open tasks, which go into table erasures. After the commit nobody sees the tasks, and their runs
--- are fenced.
+-- After TasksLock: a statement that locked the tasks itself would not see, and leave behind, what was committed for
+-- them between its snapshot and its locks, such as the queue row of an answer. Deletes tasks with all their data,
+-- except long logs and the logs of open tasks, which go into table erasures. After the commit nobody sees the tasks,
+-- and their runs are fenced.
 WITH gone AS (
     DELETE FROM holdfast.tasks t WHERE t.id = ANY(@ids::uuid[]) AND t.id BETWEEN @lowest AND @highest
     RETURNING t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.lineage
@@ -242,11 +258,13 @@ WITH gone AS (
     DELETE FROM holdfast.push_attempts a WHERE @with_traces::boolean AND a.task = ANY(ARRAY(SELECT id FROM gone))
 ), keys AS (
     DELETE FROM holdfast.idempotency_keys k
-     WHERE @with_traces::boolean AND k.tenant = ANY(ARRAY(SELECT tenant FROM gone)) AND k.owner = ANY(ARRAY(SELECT owner FROM gone))
+     WHERE @with_traces::boolean AND k.tenant = ANY(ARRAY(SELECT tenant FROM gone))
+       AND k.owner = ANY(ARRAY(SELECT owner FROM gone))
        AND k.task = ANY(ARRAY(SELECT id FROM gone))
 ), logs AS (
     DELETE FROM holdfast.task_events e
-     WHERE e.task = ANY(ARRAY(SELECT id FROM gone WHERE state >= 5 AND last_seq <= @inline::bigint)) AND e.task BETWEEN @lowest AND @highest
+     WHERE e.task = ANY(ARRAY(SELECT id FROM gone WHERE state >= 5 AND last_seq <= @inline::bigint))
+       AND e.task BETWEEN @lowest AND @highest
 ), later AS (
     INSERT INTO holdfast.erasures (task) SELECT id FROM gone WHERE state < 5 OR last_seq > @inline::bigint
     ON CONFLICT DO NOTHING
@@ -262,7 +280,10 @@ SELECT task FROM holdfast.erasures ORDER BY task LIMIT @max_rows;
 -- Deletes some events of a deleted task.
 DELETE FROM holdfast.task_events e
  WHERE e.task = @task
-   AND e.seq = ANY(ARRAY(SELECT x.seq FROM holdfast.task_events x WHERE x.task = @task ORDER BY x.seq DESC LIMIT @max_rows));
+   AND e.seq = ANY(ARRAY(SELECT x.seq
+                           FROM holdfast.task_events x
+                          WHERE x.task = @task
+                          ORDER BY x.seq DESC LIMIT @max_rows));
 
 -- name: ErasureDone :exec
 DELETE FROM holdfast.erasures WHERE task = @task;
@@ -330,7 +351,9 @@ UPDATE holdfast.audit_chains c SET removed = l.n, removed_head = l.hash
 -- name: RetentionCounts :one
 -- For a plan: counts an agent's tasks among these ids that ended before a time. Index
 -- tasks_ended_at, if planned for these ids.
-SELECT count(*)::bigint AS tasks, coalesce(sum(t.last_seq), 0)::bigint AS events, coalesce(sum(t.artifact_bytes), 0)::bigint AS artifact_bytes,
+SELECT count(*)::bigint AS tasks, coalesce(sum(t.last_seq), 0)::bigint AS events,
+       coalesce(sum(t.artifact_bytes), 0)::bigint AS artifact_bytes,
        count(*) FILTER (WHERE t.held_at IS NOT NULL)::bigint AS held
   FROM holdfast.tasks t
- WHERE t.state >= 5 AND t.kept = @kept AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" = @agent::text AND t.status_at < @before;
+ WHERE t.state >= 5 AND t.kept = @kept AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" = @agent::text
+   AND t.status_at < @before;

@@ -53,7 +53,8 @@ WITH inp AS MATERIALIZED (
     SELECT i.* FROM inp i
      WHERE (i.client_id = ''
             OR (SELECT count(*) FROM holdfast.task_names x
-                 WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent AND x.client_id = i.client_id) = 0)
+                 WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent
+                   AND x.client_id = i.client_id) = 0)
        AND (i.key = ''
             OR (SELECT count(*) FROM holdfast.idempotency_keys k
                  WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
@@ -62,7 +63,8 @@ WITH inp AS MATERIALIZED (
     -- In the order in which slots are locked. Each limit is counted once, at its first input.
     SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
            holdfast.limit_slot(n.tenant, n.owner, n.agent) AS slot,
-           row_number() OVER (PARTITION BY holdfast.limit_slot(n.tenant, n.owner, n.agent), n.tenant, n.owner, n.agent ORDER BY n.id) AS nth
+           row_number() OVER (PARTITION BY holdfast.limit_slot(n.tenant, n.owner, n.agent), n.tenant, n.owner, n.agent
+                                  ORDER BY n.id) AS nth
       FROM new n
      WHERE n.live_limit > 0 OR n.queue_limit > 0
 ), live AS MATERIALIZED (
@@ -71,10 +73,12 @@ WITH inp AS MATERIALIZED (
       FROM bounded b
 ), waits AS MATERIALIZED (
     SELECT y.id, y.agent, y.queue_limit, y.beyond, holdfast.limit_slot(y.agent) AS slot,
-           row_number() OVER (PARTITION BY holdfast.limit_slot(y.agent), y.agent, y.beyond, y.waits ORDER BY y.id) AS nth,
+           row_number() OVER (PARTITION BY holdfast.limit_slot(y.agent), y.agent, y.beyond, y.waits
+                                  ORDER BY y.id) AS nth,
            NOT y.beyond AND y.waits AS waits
       FROM (SELECT l.id, l.agent, l.queue_limit,
-                   l.live_limit > 0 AND l.nth + max(l.n) OVER (PARTITION BY l.tenant, l.owner, l.agent) > l.live_limit AS beyond,
+                   l.live_limit > 0
+                       AND l.nth + max(l.n) OVER (PARTITION BY l.tenant, l.owner, l.agent) > l.live_limit AS beyond,
                    l.queue_limit > 0 AND l.worker_id = '00000000-0000-0000-0000-000000000000' AS waits
               FROM live l) y
 ), waiting AS MATERIALIZED (
@@ -82,7 +86,8 @@ WITH inp AS MATERIALIZED (
       FROM waits w
 ), refused AS MATERIALIZED (
     SELECT z.id, CASE WHEN z.beyond THEN 1 ELSE 2 END AS by_limit
-      FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late FROM waiting q) z
+      FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late
+              FROM waiting q) z
      WHERE z.beyond OR z.late
 ), fresh AS MATERIALIZED (
     SELECT n.* FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
@@ -97,7 +102,10 @@ WITH inp AS MATERIALIZED (
 ), free AS MATERIALIZED (
     SELECT f.* FROM fresh f
      WHERE CASE WHEN f.called THEN holdfast.call_begin(f.id) ELSE f.key = ''
-        OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
+        OR f.id IN (SELECT task
+                      FROM keyed
+                     GROUP BY task
+                    HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
 ), named AS (
     INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task)
     SELECT tenant, owner, agent, client_id, id FROM free WHERE client_id <> ''
@@ -112,16 +120,18 @@ WITH inp AS MATERIALIZED (
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect,
+           nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
       FROM free f
      WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
      ORDER BY f.id
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes, forwarded)
-    SELECT c.id, c.agent, c.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1, c.runs, octet_length(i.payload),
-           CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes,
+                                     forwarded)
+    SELECT c.id, c.agent, c.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1, c.runs,
+           octet_length(i.payload), CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
       FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
@@ -144,22 +154,27 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts)
     SELECT task, config_id, host, holdfast.push_caller(tenant, owner), artifacts FROM push
 ), audited AS MATERIALIZED (
-    SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n FROM created c JOIN inp i ON i.id = c.id WHERE i.audit <> ''
+    SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n
+      FROM created c
+      JOIN inp i ON i.id = c.id
+     WHERE i.audit <> ''
 )
 SELECT id, created_at, 0::integer AS refused, coalesce((SELECT n FROM audited), 0)::bigint AS audited FROM created
  UNION ALL
 SELECT id, now()::timestamptz, by_limit, 0::bigint FROM refused;
 
 -- name: TaskCreateLean :many
--- TaskCreate for ordinary tasks: no input has a key, an id of the client, a limit, a webhook or sealed headers, none was called by
--- an agent, and no earlier try may have been committed. So each input becomes a row, or all fail. audits is one JSON array for all.
--- Each part takes its columns from the parameters, because joins and copies of rows cost more than all that is written.
+-- TaskCreate for ordinary tasks: no input has a key, an id of the client, a limit, a webhook or sealed headers, none
+-- was called by an agent, and no earlier try may have been committed. So each input becomes a row, or all fail. audits
+-- is one JSON array for all. Each part takes its columns from the parameters, because joins and copies of rows cost
+-- more than all that is written.
 WITH created AS (
     INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq,
                                 attempt, runs, worker_id, claimed_at, dialect, metadata, traceparent)
     SELECT i.id, i.agent, i.tenant, i.owner, i.context_id, 1, 1, 1,
            CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END,
-           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.dialect, nullif(i.metadata, '')::json, nullif(i.traceparent, '')
+           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.dialect, nullif(i.metadata, '')::json,
+           nullif(i.traceparent, '')
       FROM (SELECT unnest(@ids::uuid[]) AS id,
                    unnest(@agents::text[]) AS agent,
                    unnest(@tenants::text[]) AS tenant,
@@ -182,9 +197,12 @@ WITH created AS (
                    unnest(@message_bytes::integer[]) AS message_bytes) i
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT i.id, 1, 1, 0, i.payload::json FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@payloads::text[]) AS payload) i
+    SELECT i.id, 1, 1, 0, i.payload::json
+      FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@payloads::text[]) AS payload) i
 )
-SELECT id, created_at, 0::integer AS refused, coalesce((SELECT holdfast.audit(nullif(@audits::text, '')) FROM (SELECT count(*) FROM created) c), 0)::bigint AS audited
+SELECT id, created_at, 0::integer AS refused,
+       coalesce((SELECT holdfast.audit(nullif(@audits::text, '')) FROM (SELECT count(*) FROM created) c),
+                0)::bigint AS audited
   FROM created;
 
 -- name: TaskReopen :one
@@ -195,21 +213,25 @@ SELECT id, created_at, 0::integer AS refused, coalesce((SELECT holdfast.audit(nu
 WITH free AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = @old AND x.client_id = @client_id::text)
        AND (@key::text = '' OR NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
-                                            WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key::text)) AS new
+                                            WHERE k.tenant = @tenant AND k.owner = @owner
+                                              AND k.key = @key::text)) AS new
 ), refused AS MATERIALIZED (
     SELECT CASE
            WHEN NOT f.new THEN 0
            WHEN @live_limit::integer > 0
-                AND holdfast.live_tasks(holdfast.limit_slot(@tenant::text, @owner::text, @agent::text), @tenant, @owner, @agent, @live_limit::integer)
+                AND holdfast.live_tasks(holdfast.limit_slot(@tenant::text, @owner::text, @agent::text),
+                                        @tenant, @owner, @agent, @live_limit::integer)
                     >= @live_limit::integer THEN 1
            WHEN @queue_limit::integer > 0
-                AND holdfast.waiting_tasks(holdfast.limit_slot(@agent::text), @agent, @queue_limit::integer) >= @queue_limit::integer THEN 2
+                AND holdfast.waiting_tasks(holdfast.limit_slot(@agent::text), @agent, @queue_limit::integer)
+                    >= @queue_limit::integer THEN 2
            ELSE 0 END AS by_limit
       FROM free f
 ), lck AS MATERIALIZED (
     SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
       FROM holdfast.tasks t
-     WHERE t.id = @old AND t.client_id = @client_id::text AND t.tenant = @tenant AND t.owner = @owner AND t.agent = @agent
+     WHERE t.id = @old AND t.client_id = @client_id::text AND t.tenant = @tenant AND t.owner = @owner
+       AND t.agent = @agent
        AND t.state >= 5 AND (SELECT new FROM free) AND (SELECT by_limit FROM refused) = 0
        FOR NO KEY UPDATE
 ), keyed AS (
@@ -229,14 +251,18 @@ WITH free AS MATERIALIZED (
     ON CONFLICT (tenant, owner, agent, client_id) DO UPDATE SET task = excluded.task
 ), created AS (
     -- Each row comes from the update that frees its name.
-    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base, traceparent)
-    SELECT @id::uuid, @client_id::text, @agent, @tenant, @owner, @context_id, 1, 1, 1, @dialect, nullif(@metadata::text, '')::json, r.stream_base,
+    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect,
+                                metadata, stream_base, traceparent)
+    SELECT @id::uuid, @client_id::text, @agent, @tenant, @owner, @context_id, 1, 1, 1, @dialect,
+           nullif(@metadata::text, '')::json, r.stream_base,
            nullif(@traceparent::text, '')
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes, forwarded)
-    SELECT id, agent, 1, octet_length(@payload::text), CASE WHEN @forwarded::text <> '' THEN jsonb_build_object('1', @forwarded::text) END FROM created
+    SELECT id, agent, 1, octet_length(@payload::text),
+           CASE WHEN @forwarded::text <> '' THEN jsonb_build_object('1', @forwarded::text) END
+      FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST(@payload::text AS json) FROM created
@@ -258,14 +284,16 @@ WITH lck AS MATERIALIZED (
            coalesce(t.interruptible AND t.wakes_at > now(), false) AS interrupts
       FROM holdfast.tasks t
      WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
-       AND (t.state >= 3 OR t.interruptible AND t.wakes_at > now() OR @enqueue::boolean AND (@most_pending::integer = 0 OR t.pending < @most_pending::integer))
+       AND (t.state >= 3 OR t.interruptible AND t.wakes_at > now()
+            OR @enqueue::boolean AND (@most_pending::integer = 0 OR t.pending < @most_pending::integer))
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
     SELECT d.day, @tenant, @owner, @key::text, @request_hash::bytea, lck.id
       FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day)
      WHERE @key::text <> ''
-       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key::text)
+       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
+                        WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key::text)
      ORDER BY d.day
     ON CONFLICT DO NOTHING
     RETURNING task
@@ -287,7 +315,8 @@ WITH lck AS MATERIALIZED (
       FROM ok WHERE t.id = @id AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
-    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST(@payload::text AS json), @request_id::uuid FROM ok
+    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST(@payload::text AS json), @request_id::uuid
+      FROM ok
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
@@ -297,10 +326,14 @@ WITH lck AS MATERIALIZED (
       FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
-       (CASE WHEN ok.interrupts THEN holdfast.wait_interrupt(ok.id, ok.last_seq + 1, octet_length(@payload::text)) ELSE 0 END)::integer AS interrupted,
-       (CASE WHEN @forwarded::text <> '' AND NOT ok.parked THEN holdfast.forward(ok.id, ok.last_seq + 1, @forwarded::text) ELSE 0 END)::integer AS forwards,
+       (CASE WHEN ok.interrupts THEN holdfast.wait_interrupt(ok.id, ok.last_seq + 1, octet_length(@payload::text))
+             ELSE 0 END)::integer AS interrupted,
+       (CASE WHEN @forwarded::text <> '' AND NOT ok.parked
+             THEN holdfast.forward(ok.id, ok.last_seq + 1, @forwarded::text)
+             ELSE 0 END)::integer AS forwards,
        (CASE WHEN ok.parked AND ok.pushes
-             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked,
+             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2])
+             ELSE 0 END)::integer AS marked,
        coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
   FROM ok;
 
@@ -341,16 +374,21 @@ WITH lck AS MATERIALIZED (
       FROM lck WHERE t.id = @id AND t.id = lck.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
-    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, NULL::smallint, 0, CAST(@payload::text AS json), @request_id::uuid FROM lck
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, NULL::smallint, 0, CAST(@payload::text AS json), @request_id::uuid
+      FROM lck
      UNION ALL
     SELECT lck.id, lck.last_seq + 2, 2, lck.kept, 1::smallint, 0, NULL, NULL FROM lck WHERE lck.parked
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, input_seq, turn, message_bytes)
-    SELECT lck.id, lck.agent, holdfast.message_last(lck.id), lck.last_seq + 1, lck.turns + 1, octet_length(@payload::text) FROM lck WHERE lck.parked
+    SELECT lck.id, lck.agent, holdfast.message_last(lck.id), lck.last_seq + 1, lck.turns + 1,
+           octet_length(@payload::text)
+      FROM lck
+     WHERE lck.parked
 )
 SELECT lck.agent, (lck.last_seq + 1)::bigint AS seq, lck.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN lck.parked AND lck.pushes
-             THEN holdfast.push_mark(ARRAY[lck.id], ARRAY[lck.last_seq + 2], ARRAY[lck.last_seq + 2]) ELSE 0 END)::integer AS marked,
+             THEN holdfast.push_mark(ARRAY[lck.id], ARRAY[lck.last_seq + 2], ARRAY[lck.last_seq + 2])
+             ELSE 0 END)::integer AS marked,
        coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
   FROM lck;
 
@@ -367,7 +405,8 @@ SELECT t.agent, t.last_seq FROM holdfast.task_events e JOIN holdfast.tasks t ON 
 -- @notice the agent is told if it has been started for this task. No row: the task has ended or is
 -- unknown, or a claim is taking it from the queue; the caller reads which.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested, t.cancel_requested_at
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage,
+           t.cancel_requested, t.cancel_requested_at
       FROM holdfast.tasks t
      WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -380,7 +419,8 @@ WITH lck AS MATERIALIZED (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
     SELECT x.*, x.idle OR @metadata::text <> '' AND NOT x.cancel_requested AS logs FROM (
-        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
+        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id,
+               (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
                lck.lineage, lck.cancel_requested, lck.cancel_requested_at FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
@@ -405,19 +445,24 @@ WITH lck AS MATERIALIZED (
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
     SELECT eff.id, eff.last_seq + 1, CASE WHEN eff.idle THEN 2 ELSE 4 END, eff.kept, CASE WHEN eff.idle THEN 7 END, 0,
-           CASE WHEN NOT eff.idle THEN json_build_object('outcome', 'cancel', 'cancel', CAST(nullif(@metadata::text, '') AS json))
-                WHEN @metadata::text <> '' THEN json_build_object('cancel', CAST(nullif(@metadata::text, '') AS json)) END
+           CASE WHEN NOT eff.idle
+                THEN json_build_object('outcome', 'cancel', 'cancel', CAST(nullif(@metadata::text, '') AS json))
+                WHEN @metadata::text <> ''
+                THEN json_build_object('cancel', CAST(nullif(@metadata::text, '') AS json)) END
       FROM eff WHERE eff.logs
 ), noticed AS (
     INSERT INTO holdfast.cancel_notices (task, agent, reason)
     SELECT eff.id, eff.agent, 'canceled' FROM eff WHERE @notice::boolean AND eff.attempt > 0
     ON CONFLICT DO NOTHING
 )
-SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq,
+       now()::timestamptz AS at,
        coalesce(extract(epoch FROM now() - eff.cancel_requested_at), -1)::float8 AS cancel_seconds,
        (CASE WHEN eff.idle AND eff.pushes
-             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
-       (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1) ELSE 0 END)::integer AS kin,
+             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1])
+             ELSE 0 END)::integer AS marked,
+       (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1)
+             ELSE 0 END)::integer AS kin,
        coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
   FROM eff;
 
@@ -433,7 +478,8 @@ SELECT coalesce(interruptible AND wakes_at > now(), false)::boolean FROM holdfas
 -- name: TaskFind :one
 -- A task by the id that the server made for it, if the caller may see it. By primary key.
 SELECT * FROM holdfast.tasks
- WHERE id = @id AND client_id IS NULL AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
+ WHERE id = @id AND client_id IS NULL AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean)
+   AND agent = @agent;
 
 -- name: TaskRead :many
 -- TaskFind and the first page of EventsOf in one statement. The task's columns come with its first event
@@ -441,31 +487,38 @@ SELECT * FROM holdfast.tasks
 SELECT l.seq, l.kind, l.state, l.append, l.artifact_id, l.payload, l.created_at,
        CAST(CASE WHEN l.seq = 1 THEN json_build_object(
            'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
-           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
+           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0),
+           'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
- WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean) AND l.agent = @agent
+ WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean)
+   AND l.agent = @agent
    AND (l.kind <> 3 OR @with_artifacts::boolean) AND l.seq <= @upto;
 
 -- name: TaskWitness :many
--- TaskRead for a task that this process has read before: only the events that show that its log is still the same, and the
--- task's columns with the last of them.
+-- TaskRead for a task that this process has read before: only the events that show that its log is still the same, and
+-- the task's columns with the last of them.
 SELECT l.seq, l.created_at,
        CAST(CASE WHEN l.seq = l.last_seq THEN json_build_object(
            'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
-           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
+           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0),
+           'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
- WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean) AND l.agent = @agent
+ WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean)
+   AND l.agent = @agent
    AND l.seq = ANY(@seqs::bigint[]);
 
 -- name: TaskNamed :one
 -- The task of a name, if the caller may see it. By primary key.
 SELECT * FROM holdfast.tasks
- WHERE id = @id AND client_id = @client_id::text AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
+ WHERE id = @id AND client_id = @client_id::text AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean)
+   AND agent = @agent;
 
 -- name: NameGet :one
 -- The task with a client-chosen id. By primary key. A separate statement, so that the read of the
 -- task knows its partition from the id.
-SELECT task FROM holdfast.task_names WHERE tenant = @tenant AND owner = @owner AND agent = @agent AND client_id = @client_id;
+SELECT task
+  FROM holdfast.task_names
+ WHERE tenant = @tenant AND owner = @owner AND agent = @agent AND client_id = @client_id;
 
 -- name: NameGetOfTenant :one
 -- For agents whose tasks are visible to the whole tenant: the caller's own task, or else the newest
@@ -485,9 +538,15 @@ DELETE FROM holdfast.task_names n
 -- The owners of a tenant's tasks in states up to a given one, with one lookup in index tasks_listed
 -- of each partition for each owner. The index serves statements that compare the owner.
 WITH RECURSIVE o AS (
-    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant AND t.owner >= '' AND t.state <= @highest_state ORDER BY t.owner LIMIT 1)
+    (SELECT t.owner
+       FROM holdfast.tasks t
+      WHERE t.tenant = @tenant AND t.owner >= '' AND t.state <= @highest_state
+      ORDER BY t.owner LIMIT 1)
     UNION ALL
-    SELECT (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant AND t.owner > o.owner AND t.state <= @highest_state ORDER BY t.owner LIMIT 1)
+    SELECT (SELECT t.owner
+              FROM holdfast.tasks t
+             WHERE t.tenant = @tenant AND t.owner > o.owner AND t.state <= @highest_state
+             ORDER BY t.owner LIMIT 1)
       FROM o WHERE o.owner IS NOT NULL
 )
 SELECT owner::text AS owner FROM o WHERE owner IS NOT NULL;
@@ -497,7 +556,9 @@ SELECT owner::text AS owner FROM o WHERE owner IS NOT NULL;
 -- and the highest id prune the partitions that hold none of them.
 SELECT t.id, t.last_seq
   FROM unnest(@ids::uuid[]) AS i (id)
- CROSS JOIN LATERAL (SELECT x.id, x.last_seq FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0) t;
+ CROSS JOIN LATERAL (SELECT x.id, x.last_seq
+                       FROM holdfast.tasks x
+                      WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0) t;
 
 -- name: TaskSeen :one
 -- A task by its id, if the caller may see it, whether a client or the server made its public id.

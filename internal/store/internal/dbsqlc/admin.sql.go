@@ -70,7 +70,8 @@ SELECT l.chain, l.n, l.at, l.login, l.entries
   FROM generate_series(1, 64) AS c (chain)
  CROSS JOIN LATERAL (
     SELECT chain, n, at, login, entries, hash FROM holdfast.audit_log a
-     WHERE a.chain = c.chain AND a.at <= $1 AND (a.at, a.chain, a.n) < ($1::timestamptz, $2::smallint, $3::bigint)
+     WHERE a.chain = c.chain AND a.at <= $1
+       AND (a.at, a.chain, a.n) < ($1::timestamptz, $2::smallint, $3::bigint)
      ORDER BY a.n DESC LIMIT $4
  ) l
  WHERE l.at >= $5::timestamptz
@@ -93,9 +94,9 @@ type AdminAuditRow struct {
 	Entries []byte
 }
 
-// The newest rows of the audit log before a place. Each chain is in the order of time, so each is one scan of the primary
-// key that stops at the limit; the time prunes newer partitions. The rows that are too old are dropped after the limit: a
-// scan that skips them itself would not stop before the beginning of its partition.
+// The newest rows of the audit log before a place. Each chain is in the order of time, so each is one scan of the
+// primary key that stops at the limit; the time prunes newer partitions. The rows that are too old are dropped after
+// the limit: a scan that skips them itself would not stop before the beginning of its partition.
 func (q *Queries) AdminAudit(ctx context.Context, db DBTX, arg AdminAuditParams) ([]AdminAuditRow, error) {
 	rows, err := db.Query(ctx, adminAudit,
 		arg.BeforeAt,
@@ -145,8 +146,8 @@ type AdminChangedParams struct {
 	Since  time.Time
 }
 
-// The tasks that have changed since a time, for a live list that continues: the newest open ones, and those of the agents
-// that have ended (index tasks_ended_at). Each part stops at the limit.
+// The tasks that have changed since a time, for a live list that continues: the newest open ones, and those of the
+// agents that have ended (index tasks_ended_at). Each part stops at the limit.
 func (q *Queries) AdminChanged(ctx context.Context, db DBTX, arg AdminChangedParams) ([]Task, error) {
 	rows, err := db.Query(ctx, adminChanged, arg.Most, arg.Agents, arg.Since)
 	if err != nil {
@@ -209,9 +210,11 @@ func (q *Queries) AdminChanged(ctx context.Context, db DBTX, arg AdminChangedPar
 }
 
 const adminChunks = `-- name: AdminChunks :many
-SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload,
+       l.created_at
   FROM holdfast.callers_log l
- WHERE l.task = $1 AND l.id = $1 AND l.kind = 3 AND l.artifact_id = $2::text AND l.seq > $3 AND l.seq <= $4
+ WHERE l.task = $1 AND l.id = $1 AND l.kind = 3 AND l.artifact_id = $2::text AND l.seq > $3
+   AND l.seq <= $4
  ORDER BY l.seq LIMIT $5
 `
 
@@ -274,7 +277,8 @@ func (q *Queries) AdminChunks(ctx context.Context, db DBTX, arg AdminChunksParam
 
 const adminCounts = `-- name: AdminCounts :many
 SELECT t.state, count(*) AS tasks FROM holdfast.tasks t
- WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4 AND t.state = ANY($5::smallint[])
+ WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4
+   AND t.state = ANY($5::smallint[])
    AND ($6::text = '' OR t.agent = $6) AND (NOT $7::boolean OR t.tenant = $8::text)
    AND (NOT $9::boolean OR t.owner = $10::text)
  GROUP BY t.state
@@ -332,7 +336,10 @@ func (q *Queries) AdminCounts(ctx context.Context, db DBTX, arg AdminCountsParam
 
 const adminCountsOfContext = `-- name: AdminCountsOfContext :many
 SELECT t.state, count(*) AS tasks
-  FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks c WHERE c.context_id = $1::text AND c.id < $2 AND c.id >= $3 AND c.state >= $4 AND c.state <= $5 OFFSET 0) t
+  FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as
+          FROM holdfast.tasks c
+         WHERE c.context_id = $1::text AND c.id < $2 AND c.id >= $3 AND c.state >= $4
+           AND c.state <= $5 OFFSET 0) t
  WHERE t.state = ANY($6::smallint[])
    AND ($7::text = '' OR t.agent = $7) AND (NOT $8::boolean OR t.tenant = $9::text)
    AND (NOT $10::boolean OR t.owner = $11::text)
@@ -392,7 +399,8 @@ func (q *Queries) AdminCountsOfContext(ctx context.Context, db DBTX, arg AdminCo
 }
 
 const adminLog = `-- name: AdminLog :many
-SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload,
+       l.created_at
   FROM holdfast.callers_log l
  WHERE l.task = $1 AND l.id = $1 AND l.seq > $2 AND l.kind = ANY($3::smallint[])
  ORDER BY l.seq LIMIT $4
@@ -454,7 +462,8 @@ func (q *Queries) AdminLog(ctx context.Context, db DBTX, arg AdminLogParams) ([]
 }
 
 const adminLogBack = `-- name: AdminLogBack :many
-SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload,
+       l.created_at
   FROM holdfast.callers_log l
  WHERE l.task = $1 AND l.id = $1 AND l.seq < $2 AND l.kind = ANY($3::smallint[])
  ORDER BY l.seq DESC LIMIT $4
@@ -556,7 +565,9 @@ func (q *Queries) AdminOutages(ctx context.Context, db DBTX) ([]AdminOutagesRow,
 const adminProcesses = `-- name: AdminProcesses :many
 SELECT w.id, w.name, w.version, w.roles, w.started_at, w.lease_until, (w.lease_until >= now())::boolean AS alive,
        (SELECT count(*) FROM holdfast.task_queue q WHERE q.worker_id = w.id)::bigint AS running,
-       coalesce((SELECT array_agg(l.name ORDER BY l.name) FROM holdfast.leases l WHERE l.holder = w.id AND l.until >= now()), '{}')::text[] AS duties
+       coalesce((SELECT array_agg(l.name ORDER BY l.name)
+                   FROM holdfast.leases l
+                  WHERE l.holder = w.id AND l.until >= now()), '{}')::text[] AS duties
   FROM holdfast.workers w ORDER BY w.name, w.id LIMIT $1
 `
 
@@ -604,7 +615,9 @@ func (q *Queries) AdminProcesses(ctx context.Context, db DBTX, maxRows int32) ([
 }
 
 const adminQueued = `-- name: AdminQueued :one
-SELECT (CASE WHEN q.worker_id IS NOT NULL THEN 'running' WHEN q.wakes_at = 'infinity' THEN 'calls' WHEN q.wakes_at IS NOT NULL THEN 'timer'
+SELECT (CASE WHEN q.worker_id IS NOT NULL THEN 'running'
+             WHEN q.wakes_at = 'infinity' THEN 'calls'
+             WHEN q.wakes_at IS NOT NULL THEN 'timer'
              WHEN q.available_at > now() THEN 'delayed' ELSE 'waiting' END)::text AS phase,
        q.available_at, q.turn, q.tries, q.worker_id, q.away_since,
        coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = q.worker_id), '')::text AS worker_name
@@ -639,11 +652,14 @@ func (q *Queries) AdminQueued(ctx context.Context, db DBTX, id uuid.UUID) (Admin
 
 const adminRuns = `-- name: AdminRuns :many
 SELECT e.seq, e.attempt, e.created_at, e.worker_id, e.claimed_at,
-       (CASE WHEN e.kind = 4 THEN (e.payload -> 'outcome') #>> '{}' WHEN e.state = 1 THEN 'continued' ELSE holdfast.state_name(e.state) END)::text AS outcome,
+       (CASE WHEN e.kind = 4 THEN (e.payload -> 'outcome') #>> '{}'
+             WHEN e.state = 1 THEN 'continued'
+             ELSE holdfast.state_name(e.state) END)::text AS outcome,
        coalesce(CASE WHEN e.kind = 4 THEN (e.payload -> 'error') #>> '{}'
                      WHEN e.state IN (6, 8) THEN coalesce((e.payload -> 'cause') #>> '{}', (
                          SELECT string_agg((p.value -> 'text') #>> '{}', E'\n' ORDER BY p.n)
-                           FROM json_array_elements(e.payload -> 'message' -> 'parts') WITH ORDINALITY p(value, n))) END, '')::text AS error,
+                           FROM json_array_elements(e.payload -> 'message' -> 'parts') WITH ORDINALITY p(value, n)))
+                     END, '')::text AS error,
        coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = e.worker_id), '')::text AS worker_name
   FROM holdfast.task_events e
  WHERE e.task = $1 AND e.seq > $2 AND e.attempt > 0 AND e.kind IN (2, 4)
@@ -669,8 +685,8 @@ type AdminRunsRow struct {
 	WorkerName string
 }
 
-// The events that ended runs of a task, as view v_runs has them. By primary key. The server's, for a task that a view has
-// found.
+// The events that ended runs of a task, as view v_runs has them. By primary key. The server's, for a task that a view
+// has found.
 func (q *Queries) AdminRuns(ctx context.Context, db DBTX, arg AdminRunsParams) ([]AdminRunsRow, error) {
 	rows, err := db.Query(ctx, adminRuns, arg.Task, arg.After, arg.MaxRows)
 	if err != nil {
@@ -711,8 +727,8 @@ type AdminTaskParams struct {
 	Tenant string
 }
 
-// Queries of the admin API. Those that read tasks run in views of operators: for an operator of one tenant as the role of
-// callers, so row-level security hides the other tenants.
+// Queries of the admin API. Those that read tasks run in views of operators: for an operator of one tenant as the role
+// of callers, so row-level security hides the other tenants.
 //
 // Lists go by id, the newest task first. A page passes over a bounded number of tasks, however rare the ones that it
 // shows are (AdminWindow), and needs no index besides the primary key.
@@ -800,7 +816,8 @@ func (q *Queries) AdminTaskNamed(ctx context.Context, db DBTX, arg AdminTaskName
 
 const adminTasks = `-- name: AdminTasks :many
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
- WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4 AND t.state = ANY($5::smallint[])
+ WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4
+   AND t.state = ANY($5::smallint[])
    AND ($6::text = '' OR t.agent = $6) AND (NOT $7::boolean OR t.tenant = $8::text)
    AND (NOT $9::boolean OR t.owner = $10::text)
  ORDER BY t.id DESC LIMIT $11
@@ -968,7 +985,11 @@ func (q *Queries) AdminTasksByID(ctx context.Context, db DBTX, arg AdminTasksByI
 }
 
 const adminTasksOfContext = `-- name: AdminTasksOfContext :many
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks c WHERE c.context_id = $1::text AND c.id < $2 AND c.id >= $3 AND c.state >= $4 AND c.state <= $5 OFFSET 0) t
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as
+  FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as
+          FROM holdfast.tasks c
+         WHERE c.context_id = $1::text AND c.id < $2 AND c.id >= $3 AND c.state >= $4
+           AND c.state <= $5 OFFSET 0) t
  WHERE t.state = ANY($6::smallint[])
    AND ($7::text = '' OR t.agent = $7) AND (NOT $8::boolean OR t.tenant = $9::text)
    AND (NOT $10::boolean OR t.owner = $11::text)
@@ -1069,7 +1090,9 @@ const adminTasksSaying = `-- name: AdminTasksSaying :many
 SELECT i.id::uuid AS id FROM unnest($1::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
     SELECT 1 FROM holdfast.callers_log l
-     CROSS JOIN LATERAL (SELECT CASE l.kind WHEN 1 THEN l.payload -> 'parts' ELSE l.payload #> '{message,parts}' END AS parts OFFSET 0) m
+     CROSS JOIN LATERAL (SELECT CASE l.kind
+                                     WHEN 1 THEN l.payload -> 'parts'
+                                     ELSE l.payload #> '{message,parts}' END AS parts OFFSET 0) m
      CROSS JOIN LATERAL json_array_elements(CASE WHEN json_typeof(m.parts) = 'array' THEN m.parts END) AS p (part)
      WHERE l.task = i.id AND l.id = i.id AND l.seq <= $2 AND l.kind IN (1, 2)
        AND l.task BETWEEN $3 AND $4 AND l.id BETWEEN $3 AND $4
@@ -1086,8 +1109,8 @@ type AdminTasksSayingParams struct {
 	Said    string
 }
 
-// Those of some tasks of which a message says a text, in any case: a message of the client, or one that the agent sent with a
-// status, among the first events of the log. By primary key, in the partitions between @lowest and @highest.
+// Those of some tasks of which a message says a text, in any case: a message of the client, or one that the agent sent
+// with a status, among the first events of the log. By primary key, in the partitions between @lowest and @highest.
 func (q *Queries) AdminTasksSaying(ctx context.Context, db DBTX, arg AdminTasksSayingParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, adminTasksSaying,
 		arg.Ids,
@@ -1115,20 +1138,26 @@ func (q *Queries) AdminTasksSaying(ctx context.Context, db DBTX, arg AdminTasksS
 }
 
 const adminUsage = `-- name: AdminUsage :many
-SELECT u.model, count(*)::bigint AS reports, coalesce(sum(u.input), 0)::text AS input_tokens, coalesce(sum(u.output), 0)::text AS output_tokens,
+SELECT u.model, count(*)::bigint AS reports, coalesce(sum(u.input), 0)::text AS input_tokens,
+       coalesce(sum(u.output), 0)::text AS output_tokens,
        coalesce(sum(coalesce(u.total, u.input + u.output, u.input, u.output)), 0)::text AS total_tokens
   FROM (SELECT left(coalesce(CASE WHEN json_typeof(m.said -> 'model') = 'string' THEN m.said ->> 'model' END,
-                        CASE WHEN json_typeof(m.said -> 'usage' -> 'model') = 'string' THEN m.said -> 'usage' ->> 'model' END, ''), 200) AS model,
+                        CASE WHEN json_typeof(m.said -> 'usage' -> 'model') = 'string'
+                             THEN m.said -> 'usage' ->> 'model' END, ''), 200) AS model,
                c.input, c.output, c.total
           FROM (SELECT CASE WHEN e.kind = 2 THEN e.payload -> 'message' -> 'metadata'
-                            WHEN json_typeof(e.payload -> 'event_metadata' -> 'usage') = 'object' THEN e.payload -> 'event_metadata'
+                            WHEN json_typeof(e.payload -> 'event_metadata' -> 'usage') = 'object'
+                            THEN e.payload -> 'event_metadata'
                             ELSE e.payload -> 'metadata' END AS said
                   FROM holdfast.task_events e
                  WHERE e.task = $1 AND e.kind IN (2, 3) AND e.attempt > 0) m
          CROSS JOIN LATERAL (
-            SELECT CASE WHEN (m.said -> 'usage' -> 'inputTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'inputTokens')::bigint END AS input,
-                   CASE WHEN (m.said -> 'usage' -> 'outputTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'outputTokens')::bigint END AS output,
-                   CASE WHEN (m.said -> 'usage' -> 'totalTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'totalTokens')::bigint END AS total) c
+            SELECT CASE WHEN (m.said -> 'usage' -> 'inputTokens')::text ~ '^[0-9]{1,15}$'
+                        THEN (m.said -> 'usage' ->> 'inputTokens')::bigint END AS input,
+                   CASE WHEN (m.said -> 'usage' -> 'outputTokens')::text ~ '^[0-9]{1,15}$'
+                        THEN (m.said -> 'usage' ->> 'outputTokens')::bigint END AS output,
+                   CASE WHEN (m.said -> 'usage' -> 'totalTokens')::text ~ '^[0-9]{1,15}$'
+                        THEN (m.said -> 'usage' ->> 'totalTokens')::bigint END AS total) c
          WHERE json_typeof(m.said -> 'usage') = 'object') u
  GROUP BY u.model ORDER BY u.model LIMIT $2
 `
@@ -1146,8 +1175,8 @@ type AdminUsageRow struct {
 	TotalTokens  string
 }
 
-// The usage that agents report, by model, as view v_usage finds it. Values that are no counts do not count. By primary key. The
-// server's, for a task that a view has found.
+// The usage that agents report, by model, as view v_usage finds it. Values that are no counts do not count. By primary
+// key. The server's, for a task that a view has found.
 func (q *Queries) AdminUsage(ctx context.Context, db DBTX, arg AdminUsageParams) ([]AdminUsageRow, error) {
 	rows, err := db.Query(ctx, adminUsage, arg.Task, arg.MaxRows)
 	if err != nil {
@@ -1188,8 +1217,8 @@ type AdminWindowParams struct {
 	MaxRows      int32
 }
 
-// The id where a page ends that passes over @max_rows tasks. No row: fewer are left. By primary key. The server's: under
-// the policies it would pass over the tasks of all other tenants.
+// The id where a page ends that passes over @max_rows tasks. No row: fewer are left. By primary key. The server's:
+// under the policies it would pass over the tasks of all other tenants.
 func (q *Queries) AdminWindow(ctx context.Context, db DBTX, arg AdminWindowParams) (uuid.UUID, error) {
 	row := db.QueryRow(ctx, adminWindow,
 		arg.Before,
@@ -1283,8 +1312,13 @@ func (q *Queries) JobCancel(ctx context.Context, db DBTX, arg JobCancelParams) (
 
 const jobClaim = `-- name: JobClaim :one
 UPDATE holdfast.admin_jobs
-   SET claimed_until = now() + $1::interval, fence = fence + 1, worker_id = $2, started_at = coalesce(started_at, now())
- WHERE id = (SELECT j.id FROM holdfast.admin_jobs j WHERE j.ended_at IS NULL AND j.claimed_until < now() ORDER BY j.claimed_until, j.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+   SET claimed_until = now() + $1::interval, fence = fence + 1, worker_id = $2,
+       started_at = coalesce(started_at, now())
+ WHERE id = (SELECT j.id
+               FROM holdfast.admin_jobs j
+              WHERE j.ended_at IS NULL AND j.claimed_until < now()
+              ORDER BY j.claimed_until, j.id LIMIT 1
+                FOR UPDATE SKIP LOCKED)
 RETURNING id, action, dry_run, filter, options, reason, tenant, actor, position, batch, matched, done, skipped, failed, failures, fence, worker_id, claimed_until, created_at, started_at, canceled_at, ended_at
 `
 
@@ -1325,7 +1359,9 @@ func (q *Queries) JobClaim(ctx context.Context, db DBTX, arg JobClaimParams) (Ad
 }
 
 const jobEnd = `-- name: JobEnd :execrows
-UPDATE holdfast.admin_jobs SET ended_at = now(), claimed_until = 'epoch' WHERE id = $1 AND fence = $2 AND ended_at IS NULL
+UPDATE holdfast.admin_jobs
+   SET ended_at = now(), claimed_until = 'epoch'
+ WHERE id = $1 AND fence = $2 AND ended_at IS NULL
 `
 
 type JobEndParams struct {
@@ -1342,7 +1378,8 @@ func (q *Queries) JobEnd(ctx context.Context, db DBTX, arg JobEndParams) (int64,
 }
 
 const jobGet = `-- name: JobGet :one
-SELECT j.id, j.action, j.dry_run, j.filter, j.options, j.reason, j.tenant, j.actor, j.position, j.batch, j.matched, j.done, j.skipped, j.failed, j.failures, j.fence, j.worker_id, j.claimed_until, j.created_at, j.started_at, j.canceled_at, j.ended_at, coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
+SELECT j.id, j.action, j.dry_run, j.filter, j.options, j.reason, j.tenant, j.actor, j.position, j.batch, j.matched, j.done, j.skipped, j.failed, j.failures, j.fence, j.worker_id, j.claimed_until, j.created_at, j.started_at, j.canceled_at, j.ended_at,
+       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
   FROM holdfast.admin_jobs j WHERE j.id = $1 AND (NOT $2::boolean OR j.tenant = $3::text)
 `
 
@@ -1391,7 +1428,8 @@ func (q *Queries) JobGet(ctx context.Context, db DBTX, arg JobGetParams) (JobGet
 
 const jobPlan = `-- name: JobPlan :one
 UPDATE holdfast.admin_jobs
-   SET batch = $1::uuid[], position = $2, matched = matched + $3, claimed_until = now() + $4::interval
+   SET batch = $1::uuid[], position = $2, matched = matched + $3,
+       claimed_until = now() + $4::interval
  WHERE id = $5 AND fence = $6 AND ended_at IS NULL
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled
 `
@@ -1422,7 +1460,8 @@ func (q *Queries) JobPlan(ctx context.Context, db DBTX, arg JobPlanParams) (bool
 
 const jobRecord = `-- name: JobRecord :one
 UPDATE holdfast.admin_jobs
-   SET batch = $1::uuid[], done = done + $2, skipped = skipped + $3, failed = failed + $4, failures = $5, claimed_until = now() + $6::interval
+   SET batch = $1::uuid[], done = done + $2, skipped = skipped + $3, failed = failed + $4,
+       failures = $5, claimed_until = now() + $6::interval
  WHERE id = $7 AND fence = $8 AND ended_at IS NULL
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled
 `
@@ -1471,8 +1510,11 @@ func (q *Queries) JobRelease(ctx context.Context, db DBTX, arg JobReleaseParams)
 }
 
 const jobs = `-- name: Jobs :many
-SELECT j.id, j.action, j.dry_run, j.filter, j.options, j.reason, j.tenant, j.actor, j.position, j.batch, j.matched, j.done, j.skipped, j.failed, j.failures, j.fence, j.worker_id, j.claimed_until, j.created_at, j.started_at, j.canceled_at, j.ended_at, coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
-  FROM holdfast.admin_jobs j WHERE j.id < $1 AND (NOT $2::boolean OR j.tenant = $3::text) ORDER BY j.id DESC LIMIT $4
+SELECT j.id, j.action, j.dry_run, j.filter, j.options, j.reason, j.tenant, j.actor, j.position, j.batch, j.matched, j.done, j.skipped, j.failed, j.failures, j.fence, j.worker_id, j.claimed_until, j.created_at, j.started_at, j.canceled_at, j.ended_at,
+       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
+  FROM holdfast.admin_jobs j
+ WHERE j.id < $1 AND (NOT $2::boolean OR j.tenant = $3::text)
+ ORDER BY j.id DESC LIMIT $4
 `
 
 type JobsParams struct {

@@ -152,7 +152,8 @@ func (q *Queries) CallRefuse(ctx context.Context, db DBTX, arg CallRefuseParams)
 }
 
 const callResults = `-- name: CallResults :many
-SELECT nth, call_id, agent, child, answers, coalesce(state, 0)::smallint AS state, coalesce(child_seq, 0)::bigint AS child_seq, coalesce(error, '')::text AS error
+SELECT nth, call_id, agent, child, answers, coalesce(state, 0)::smallint AS state,
+       coalesce(child_seq, 0)::bigint AS child_seq, coalesce(error, '')::text AS error
   FROM holdfast.task_calls WHERE parent = $1 AND seq = $2 ORDER BY nth
 `
 
@@ -237,7 +238,8 @@ WITH open AS MATERIALIZED (
        FOR UPDATE SKIP LOCKED
 ), waiting AS MATERIALIZED (
     SELECT q.id FROM holdfast.task_queue q
-     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open))
+       AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
 ), held AS MATERIALIZED (
     SELECT q.id FROM holdfast.task_queue q
      WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false)
@@ -256,8 +258,8 @@ type CallersLockRow struct {
 	Free   bool
 }
 
-// Locks the open calls that wait for these tasks, and the queue rows of their callers if they wait. It skips what another
-// session has locked: the results of those tasks have to wait (not free). Index task_calls_child.
+// Locks the open calls that wait for these tasks, and the queue rows of their callers if they wait. It skips what
+// another session has locked: the results of those tasks have to wait (not free). Index task_calls_child.
 func (q *Queries) CallersLock(ctx context.Context, db DBTX, tasks []uuid.UUID) ([]CallersLockRow, error) {
 	rows, err := db.Query(ctx, callersLock, tasks)
 	if err != nil {
@@ -285,7 +287,8 @@ func (q *Queries) CallersLock(ctx context.Context, db DBTX, tasks []uuid.UUID) (
 
 const callersWake = `-- name: CallersWake :many
 UPDATE holdfast.task_queue q SET wakes_at = NULL, available_at = now()
- WHERE q.id = ANY($1::uuid[]) AND coalesce(q.worker_id IS NULL AND q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+ WHERE q.id = ANY($1::uuid[])
+   AND coalesce(q.worker_id IS NULL AND q.wakes_at = 'infinity', false) -- not by index task_queue_timers
    AND holdfast.calls_settled(q.id, q.input_seq)
 RETURNING q.agent
 `
@@ -325,7 +328,8 @@ const callsNew = `-- name: CallsNew :many
 
 SELECT parent, seq, nth, agent, child, answers, callers, created_at FROM holdfast.task_calls
  WHERE started_at IS NULL AND settled_at IS NULL AND created_at <= now() - $1::interval
-   AND (created_at, parent, seq, nth) > ($2::timestamptz, $3::uuid, $4::bigint, $5::integer)
+   AND (created_at, parent, seq, nth) > ($2::timestamptz, $3::uuid, $4::bigint,
+                                         $5::integer)
  ORDER BY created_at, parent, seq, nth LIMIT $6
 `
 
@@ -351,8 +355,9 @@ type CallsNewRow struct {
 
 // Calls of other agents: what a task waits for, and what it gets.
 //
-// The statements that end or park a called task only record that (task_settled), because they hold its lock. JoinCalls then
-// locks the queue rows of the callers, and no task, and waits for no lock. So no statement waits for a task and a caller of it.
+// The statements that end or park a called task only record that (task_settled), because they hold its lock. JoinCalls
+// then locks the queue rows of the callers, and no task, and waits for no lock. So no statement waits for a task and a
+// caller of it.
 // The calls that have not begun, those that wait for longest first, after a place in that order. Index task_calls_new.
 func (q *Queries) CallsNew(ctx context.Context, db DBTX, arg CallsNewParams) ([]CallsNewRow, error) {
 	rows, err := db.Query(ctx, callsNew,
@@ -439,7 +444,8 @@ func (q *Queries) CallsOf(ctx context.Context, db DBTX, task uuid.UUID) ([]Holdf
 }
 
 const callsSettle = `-- name: CallsSettle :one
-SELECT count(*) FILTER (WHERE holdfast.call_settle(x.task, x.seq)) FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) x
+SELECT count(*) FILTER (WHERE holdfast.call_settle(x.task, x.seq))
+  FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) x
 `
 
 type CallsSettleParams struct {
@@ -457,7 +463,9 @@ func (q *Queries) CallsSettle(ctx context.Context, db DBTX, arg CallsSettleParam
 
 const callsUnended = `-- name: CallsUnended :many
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
- WHERE t.id = ANY(ARRAY(SELECT c.child FROM holdfast.task_calls c WHERE c.parent = $1 AND c.started_at IS NOT NULL))
+ WHERE t.id = ANY(ARRAY(SELECT c.child
+                          FROM holdfast.task_calls c
+                         WHERE c.parent = $1 AND c.started_at IS NOT NULL))
    AND t.state NOT IN (5, 6, 7, 8)
  ORDER BY t.id
 `
@@ -525,7 +533,9 @@ func (q *Queries) CallsUnended(ctx context.Context, db DBTX, parent uuid.UUID) (
 }
 
 const callsVoid = `-- name: CallsVoid :exec
-UPDATE holdfast.task_calls SET settled_at = now(), state = 7 WHERE parent = $1 AND started_at IS NULL AND settled_at IS NULL
+UPDATE holdfast.task_calls
+   SET settled_at = now(), state = 7
+ WHERE parent = $1 AND started_at IS NULL AND settled_at IS NULL
 `
 
 // Ends the calls of a task that have not begun.
@@ -561,7 +571,8 @@ func (q *Queries) QueueRowLock(ctx context.Context, db DBTX, id uuid.UUID) ([]uu
 const relayNewest = `-- name: RelayNewest :one
 SELECT CAST(CASE WHEN octet_length(x.payload::text) <= $1::integer THEN x.payload END AS json) AS payload
   FROM holdfast.task_events x
- WHERE x.task = $2 AND x.kind = 2 AND x.state = 2 AND x.seq > $3 AND x.seq <= $4 AND x.payload -> 'message' IS NOT NULL
+ WHERE x.task = $2 AND x.kind = 2 AND x.state = 2 AND x.seq > $3 AND x.seq <= $4
+   AND x.payload -> 'message' IS NOT NULL
  ORDER BY x.seq DESC LIMIT 1
 `
 
@@ -572,8 +583,8 @@ type RelayNewestParams struct {
 	Seen      int64
 }
 
-// The newest status of a called task with a message; null if its payload is larger than most_bytes. It is a statement about one
-// task, so it opens one partition.
+// The newest status of a called task with a message; null if its payload is larger than most_bytes. It is a statement
+// about one task, so it opens one partition.
 func (q *Queries) RelayNewest(ctx context.Context, db DBTX, arg RelayNewestParams) ([]byte, error) {
 	row := db.QueryRow(ctx, relayNewest,
 		arg.MostBytes,
@@ -588,9 +599,11 @@ func (q *Queries) RelayNewest(ctx context.Context, db DBTX, arg RelayNewestParam
 
 const relaysAppend = `-- name: RelaysAppend :many
 WITH inp AS MATERIALIZED (
-    SELECT unnest($1::bigint[]) AS seq, unnest($2::integer[]) AS nth, unnest($3::bigint[]) AS seen, unnest($4::text[]) AS payload
+    SELECT unnest($1::bigint[]) AS seq, unnest($2::integer[]) AS nth, unnest($3::bigint[]) AS seen,
+           unnest($4::text[]) AS payload
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.last_seq, t.pushes, coalesce(t.client_id, t.id::text) AS public_id, t.context_id FROM holdfast.tasks t
+    SELECT t.id, t.kept, t.last_seq, t.pushes, coalesce(t.client_id, t.id::text) AS public_id, t.context_id
+      FROM holdfast.tasks t
      WHERE t.id = $5 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NULL AND t.wakes_at = 'infinity'
        FOR NO KEY UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
@@ -608,15 +621,20 @@ WITH inp AS MATERIALIZED (
       FROM lck, (SELECT count(*) AS n FROM shown) s
      WHERE t.id = $5 AND t.id = lck.id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND s.n > 0
 ), seen AS (
-    UPDATE holdfast.task_calls c SET relayed_seq = d.seen, relayed_at = CASE WHEN d.payload <> '' THEN now() ELSE c.relayed_at END
+    UPDATE holdfast.task_calls c
+       SET relayed_seq = d.seen, relayed_at = CASE WHEN d.payload <> '' THEN now() ELSE c.relayed_at END
       FROM due d WHERE c.parent = $5 AND c.seq = d.seq AND c.nth = d.nth
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
     SELECT lck.id, lck.last_seq + s.rn, 2, lck.kept, 2, 0, s.payload::json FROM shown s CROSS JOIN lck
 )
-SELECT s.seq AS note, s.nth, (lck.last_seq + s.rn)::bigint AS seq, now()::timestamptz AS at, lck.public_id::text AS public_id, lck.context_id,
-       (SELECT CASE WHEN m.pushes AND m.newest > m.last_seq THEN holdfast.push_mark(ARRAY[m.id], ARRAY[m.newest], ARRAY[m.newest]) ELSE 0 END
-          FROM (SELECT l.id, l.pushes, l.last_seq, l.last_seq + (SELECT count(*) FROM shown) AS newest FROM lck l) m)::integer AS marked
+SELECT s.seq AS note, s.nth, (lck.last_seq + s.rn)::bigint AS seq, now()::timestamptz AS at,
+       lck.public_id::text AS public_id, lck.context_id,
+       (SELECT CASE WHEN m.pushes AND m.newest > m.last_seq
+                    THEN holdfast.push_mark(ARRAY[m.id], ARRAY[m.newest], ARRAY[m.newest])
+                    ELSE 0 END
+          FROM (SELECT l.id, l.pushes, l.last_seq, l.last_seq + (SELECT count(*) FROM shown) AS newest
+                  FROM lck l) m)::integer AS marked
   FROM shown s CROSS JOIN lck
  ORDER BY s.rn
 `
@@ -641,8 +659,9 @@ type RelaysAppendRow struct {
 }
 
 // Writes statuses of called tasks to the log of a caller, and moves the cursors of their calls in the same commit. An
-// empty payload only moves the cursor. It writes nothing once the caller has gone on or has ended, or the call has its result.
-// It locks one task, then rows of its calls, and waits for neither: what is locked is due again at the next look.
+// empty payload only moves the cursor. It writes nothing once the caller has gone on or has ended, or the call has its
+// result. It locks one task, then rows of its calls, and waits for neither: what is locked is due again at the next
+// look.
 func (q *Queries) RelaysAppend(ctx context.Context, db DBTX, arg RelaysAppendParams) ([]RelaysAppendRow, error) {
 	rows, err := db.Query(ctx, relaysAppend,
 		arg.Seqs,
@@ -679,11 +698,13 @@ func (q *Queries) RelaysAppend(ctx context.Context, db DBTX, arg RelaysAppendPar
 }
 
 const relaysDue = `-- name: RelaysDue :many
-SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, CAST(greatest(c.relayed_seq, c.after_seq) AS bigint) AS after, t.status_seq AS seen
+SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent,
+       CAST(greatest(c.relayed_seq, c.after_seq) AS bigint) AS after, t.status_seq AS seen
   FROM holdfast.task_calls c
  CROSS JOIN LATERAL (
     SELECT x.agent, x.status_seq FROM holdfast.tasks x
-     WHERE x.id = c.child AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.status_seq > greatest(c.relayed_seq, c.after_seq) OFFSET 0
+     WHERE x.id = c.child AND x.state NOT IN (3, 4, 5, 6, 7, 8)
+       AND x.status_seq > greatest(c.relayed_seq, c.after_seq) OFFSET 0
  ) t
  WHERE c.relay AND c.started_at IS NOT NULL AND c.settled_at IS NULL
    AND (c.relayed_at IS NULL OR c.relayed_at <= now() - $1::interval)
@@ -710,9 +731,9 @@ type RelaysDueRow struct {
 	Seen   int64
 }
 
-// Calls with relay of callers that wait, if the called task has a newer status than the last one that was looked at. A call is due
-// again a while after its last relay. If the tasks of the calling agent are visible to its tenant (shared), so must be those of the
-// called agent. Index task_calls_relays.
+// Calls with relay of callers that wait, if the called task has a newer status than the last one that was looked at. A
+// call is due again a while after its last relay. If the tasks of the calling agent are visible to its tenant (shared),
+// so must be those of the called agent. Index task_calls_relays.
 func (q *Queries) RelaysDue(ctx context.Context, db DBTX, arg RelaysDueParams) ([]RelaysDueRow, error) {
 	rows, err := db.Query(ctx, relaysDue,
 		arg.Pause,
@@ -748,7 +769,10 @@ func (q *Queries) RelaysDue(ctx context.Context, db DBTX, arg RelaysDueParams) (
 }
 
 const settledAdd = `-- name: SettledAdd :exec
-INSERT INTO holdfast.task_settled (task, seq) SELECT t.id, t.status_seq FROM holdfast.tasks t WHERE t.id = $1 AND t.state >= 5
+INSERT INTO holdfast.task_settled (task, seq)
+SELECT t.id, t.status_seq
+  FROM holdfast.tasks t
+ WHERE t.id = $1 AND t.state >= 5
 ON CONFLICT DO NOTHING
 `
 
@@ -759,7 +783,8 @@ func (q *Queries) SettledAdd(ctx context.Context, db DBTX, task uuid.UUID) error
 }
 
 const settledDrop = `-- name: SettledDrop :one
-SELECT count(*) FILTER (WHERE holdfast.settled_drop(x.task, x.seq)) FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) x
+SELECT count(*) FILTER (WHERE holdfast.settled_drop(x.task, x.seq))
+  FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) x
 `
 
 type SettledDropParams struct {

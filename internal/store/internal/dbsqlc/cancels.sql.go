@@ -27,14 +27,16 @@ func (q *Queries) NoticeDrop(ctx context.Context, db DBTX, task uuid.UUID) (int6
 
 const noticeFacts = `-- name: NoticeFacts :one
 WITH log AS MATERIALIZED (
-    SELECT e.seq, e.kind, e.state, e.attempt, CASE WHEN e.kind = 4 THEN (e.payload -> 'outcome') #>> '{}' END AS outcome,
+    SELECT e.seq, e.kind, e.state, e.attempt,
+           CASE WHEN e.kind = 4 THEN (e.payload -> 'outcome') #>> '{}' END AS outcome,
            CASE WHEN e.attempt = 0 THEN e.payload -> 'cancel' END AS cancel
       FROM holdfast.task_events e
      WHERE e.task = $1 AND e.seq > $2::bigint AND e.seq <= $3::bigint AND e.kind IN (2, 4)
 ), ends AS MATERIALIZED (
     SELECT seq, attempt, kind = 2 OR outcome IN ('waits', 'calls') AS turn
       FROM log
-     WHERE attempt > 0 AND (kind = 2 AND state <> 2 OR kind = 4 AND outcome IN ('lost', 'retry', 'returned', 'waits', 'calls'))
+     WHERE attempt > 0
+       AND (kind = 2 AND state <> 2 OR kind = 4 AND outcome IN ('lost', 'retry', 'returned', 'waits', 'calls'))
 ), newest AS MATERIALIZED (
     SELECT seq, attempt FROM ends ORDER BY seq DESC LIMIT 1
 )
@@ -42,7 +44,8 @@ SELECT coalesce((SELECT attempt FROM newest), 0)::integer AS attempt,
        (SELECT count(*) FROM ends WHERE turn AND seq < (SELECT seq FROM newest))::bigint AS before,
        (SELECT count(*) FROM ends WHERE turn)::bigint AS turns,
        (SELECT e.payload -> 'checkpoint' FROM holdfast.task_events e
-         WHERE e.task = $1 AND e.seq = (SELECT max(seq) FROM log WHERE kind = 4 AND outcome = 'checkpoint'))::json AS checkpoint,
+         WHERE e.task = $1
+           AND e.seq = (SELECT max(seq) FROM log WHERE kind = 4 AND outcome = 'checkpoint'))::json AS checkpoint,
        (SELECT cancel FROM log WHERE cancel IS NOT NULL ORDER BY seq DESC LIMIT 1)::json AS metadata
 `
 
@@ -60,9 +63,9 @@ type NoticeFactsRow struct {
 	Metadata   []byte
 }
 
-// What a part of a log says about the newest run in it that the agent has begun: its attempt (0: none), and how many turns ended
-// before it; how many turns end in the part; the newest checkpoint; and the metadata of the request that canceled the task. By
-// primary key. v_runs counts turns in the same way.
+// What a part of a log says about the newest run in it that the agent has begun: its attempt (0: none), and how many
+// turns ended before it; how many turns end in the part; the newest checkpoint; and the metadata of the request that
+// canceled the task. By primary key. v_runs counts turns in the same way.
 func (q *Queries) NoticeFacts(ctx context.Context, db DBTX, arg NoticeFactsParams) (NoticeFactsRow, error) {
 	row := db.QueryRow(ctx, noticeFacts, arg.Task, arg.After, arg.Upto)
 	var i NoticeFactsRow
@@ -78,7 +81,8 @@ func (q *Queries) NoticeFacts(ctx context.Context, db DBTX, arg NoticeFactsParam
 
 const noticeRecord = `-- name: NoticeRecord :execrows
 UPDATE holdfast.cancel_notices n
-   SET ended_at = CASE WHEN $1::boolean THEN now() END, delivered = $2, error = $3, due_at = now() + $4::interval
+   SET ended_at = CASE WHEN $1::boolean THEN now() END, delivered = $2, error = $3,
+       due_at = now() + $4::interval
  WHERE n.task = $5 AND n.tries = $6 AND n.ended_at IS NULL
 `
 
@@ -91,8 +95,8 @@ type NoticeRecordParams struct {
 	Try       int32
 }
 
-// Records the result of a try: the notice has ended (@ended), or is due again after @delay. It changes nothing if a later try
-// has begun. By primary key.
+// Records the result of a try: the notice has ended (@ended), or is due again after @delay. It changes nothing if a
+// later try has begun. By primary key.
 func (q *Queries) NoticeRecord(ctx context.Context, db DBTX, arg NoticeRecordParams) (int64, error) {
 	result, err := db.Exec(ctx, noticeRecord,
 		arg.Ended,
@@ -124,9 +128,12 @@ WITH due AS MATERIALIZED (
 ), seen AS MATERIALIZED (
     SELECT i.id, holdfast.task_state(i.id) AS state FROM unnest((SELECT tasks FROM due)::uuid[]) AS i (id)
 ), moot AS (
-    DELETE FROM holdfast.cancel_notices n WHERE n.task = ANY(ARRAY(SELECT id FROM seen WHERE state IS NULL OR state IN (5, 6, 8)))
+    DELETE FROM holdfast.cancel_notices n
+     WHERE n.task = ANY(ARRAY(SELECT id FROM seen WHERE state IS NULL OR state IN (5, 6, 8)))
 ), early AS (
-    UPDATE holdfast.cancel_notices n SET due_at = now() + interval '1 second' WHERE n.task = ANY(ARRAY(SELECT id FROM seen WHERE state < 5))
+    UPDATE holdfast.cancel_notices n
+       SET due_at = now() + interval '1 second'
+     WHERE n.task = ANY(ARRAY(SELECT id FROM seen WHERE state < 5))
 )
 UPDATE holdfast.cancel_notices n SET tries = n.tries + 1, due_at = now() + $1::interval, worker_id = $2::uuid
  WHERE n.task = ANY(ARRAY(SELECT id FROM seen WHERE state = 7))
@@ -149,9 +156,9 @@ type NoticesClaimRow struct {
 }
 
 // What agents are told about canceled tasks.
-// Claims up to slots[i] notices of agents[i] that are due, for as long as @lease. A task with a run that has not ended yet is
-// looked at again after a second. A task that ended in another way was not canceled, so its notice goes.
-// Locks no task. Index cancel_notices_due.
+// Claims up to slots[i] notices of agents[i] that are due, for as long as @lease. A task with a run that has not ended
+// yet is looked at again after a second. A task that ended in another way was not canceled, so its notice goes. Locks
+// no task. Index cancel_notices_due.
 func (q *Queries) NoticesClaim(ctx context.Context, db DBTX, arg NoticesClaimParams) ([]NoticesClaimRow, error) {
 	rows, err := db.Query(ctx, noticesClaim,
 		arg.Lease,

@@ -122,7 +122,8 @@ WITH c AS MATERIALIZED (
     WINDOW w AS (PARTITION BY e.artifact_id)
 )
 SELECT c.artifact_id::text AS artifact_id, min(c.seq)::bigint AS first_seq, max(c.begins)::bigint AS begins,
-       (count(*) FILTER (WHERE c.seq >= c.begins))::bigint AS chunks, (sum(c.size) FILTER (WHERE c.seq >= c.begins))::bigint AS size,
+       (count(*) FILTER (WHERE c.seq >= c.begins))::bigint AS chunks,
+       (sum(c.size) FILTER (WHERE c.seq >= c.begins))::bigint AS size,
        (bool_or(c.last) FILTER (WHERE c.seq = c.newest))::boolean AS last
   FROM c GROUP BY c.artifact_id ORDER BY first_seq
 `
@@ -261,7 +262,8 @@ func (q *Queries) ContextTasks(ctx context.Context, db DBTX, arg ContextTasksPar
 
 const dialogueIndex = `-- name: DialogueIndex :many
 
-SELECT e.seq, e.kind, e.append, coalesce(e.artifact_id, '')::text AS artifact_id, coalesce(pg_column_size(e.payload), 0)::bigint AS size
+SELECT e.seq, e.kind, e.append, coalesce(e.artifact_id, '')::text AS artifact_id,
+       coalesce(pg_column_size(e.payload), 0)::bigint AS size
   FROM holdfast.task_events e
  WHERE e.task = $1 AND e.seq < $2
    AND (e.kind IN (1, 3) OR e.kind = 2 AND e.payload IS NOT NULL AND (e.state <> 2 OR $3::boolean))
@@ -371,7 +373,8 @@ func (q *Queries) EventsAt(ctx context.Context, db DBTX, arg EventsAtParams) ([]
 const runBegins = `-- name: RunBegins :one
 SELECT coalesce((
     SELECT e.seq FROM holdfast.task_events e
-     WHERE e.task = $1 AND e.seq > $2::bigint AND e.kind = 2 AND e.state = 1 ORDER BY e.seq DESC LIMIT 1
+     WHERE e.task = $1 AND e.seq > $2::bigint AND e.kind = 2 AND e.state = 1
+     ORDER BY e.seq DESC LIMIT 1
 ), 0)::bigint AS seq
 `
 

@@ -20,7 +20,8 @@ SELECT x.task, x.seq, x.kind, x.state, x.append, x.artifact_id, CAST(x.payload A
     SELECT l.task, l.seq, l.kind, l.state, l.append, l.artifact_id, l.created_at,
            CASE WHEN l.kind <> 1 OR $4::boolean THEN l.payload END AS payload
       FROM holdfast.callers_log l
-     WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN $5 AND $6 AND l.id BETWEEN $5 AND $6
+     WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN $5 AND $6
+       AND l.id BETWEEN $5 AND $6
        AND (l.kind <> 3 OR $7::boolean)
      ORDER BY l.seq
  ) x
@@ -93,7 +94,8 @@ SELECT x.task, x.seq, x.created_at
   FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) w
  CROSS JOIN LATERAL (
     SELECT l.task, l.seq, l.created_at FROM holdfast.callers_log l
-     WHERE l.task = w.task AND l.seq = w.seq AND l.task BETWEEN $3 AND $4 AND l.id BETWEEN $3 AND $4
+     WHERE l.task = w.task AND l.seq = w.seq AND l.task BETWEEN $3 AND $4
+       AND l.id BETWEEN $3 AND $4
     OFFSET 0
  ) x
 `
@@ -111,8 +113,8 @@ type EventsWitnessRow struct {
 	CreatedAt time.Time
 }
 
-// When some events of tasks were committed, of those that are still there. By primary key; the lowest and the highest id are as
-// in EventsOfMany. OFFSET 0: a join would read the whole logs.
+// When some events of tasks were committed, of those that are still there. By primary key; the lowest and the highest
+// id are as in EventsOfMany. OFFSET 0: a join would read the whole logs.
 func (q *Queries) EventsWitness(ctx context.Context, db DBTX, arg EventsWitnessParams) ([]EventsWitnessRow, error) {
 	rows, err := db.Query(ctx, eventsWitness,
 		arg.Tasks,
@@ -155,7 +157,8 @@ SELECT count(*) FROM (
      CROSS JOIN unnest($2::smallint[]) AS s (state)
      CROSS JOIN LATERAL (
         SELECT FROM holdfast.tasks t
-         WHERE t.tenant = $3 AND t.owner = o.owner AND t.agent = $4 AND NOT t.direct AND t.state = s.state AND t.state <= $5
+         WHERE t.tenant = $3 AND t.owner = o.owner AND t.agent = $4 AND NOT t.direct AND t.state = s.state
+           AND t.state <= $5
            AND t.status_at >= $6
          ORDER BY t.status_at DESC, t.id DESC LIMIT $7
      ) p
@@ -239,7 +242,8 @@ SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.dialect, p
  CROSS JOIN unnest($2::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
     SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
-     WHERE t.tenant = $3 AND t.owner = o.owner AND t.agent = $4 AND NOT t.direct AND t.state = s.state AND t.state <= $5
+     WHERE t.tenant = $3 AND t.owner = o.owner AND t.agent = $4 AND NOT t.direct AND t.state = s.state
+       AND t.state <= $5
        AND t.status_at >= $6 AND (t.status_at, t.id) < ($7::timestamptz, $8::uuid)
      ORDER BY t.status_at DESC, t.id DESC LIMIT $9
  ) p

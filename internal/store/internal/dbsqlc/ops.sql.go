@@ -39,8 +39,9 @@ type BlockersRow struct {
 	Seconds float64
 }
 
-// The sessions for whose locks others in this database have waited for a while, and that wait for none themselves. Times of other roles' transactions are
-// hidden, so the time may be that of the wait. Process 0 stands for prepared transactions.
+// The sessions for whose locks others in this database have waited for a while, and that wait for none themselves.
+// Times of other roles' transactions are hidden, so the time may be that of the wait. Process 0 stands for prepared
+// transactions.
 func (q *Queries) Blockers(ctx context.Context, db DBTX) ([]BlockersRow, error) {
 	rows, err := db.Query(ctx, blockers)
 	if err != nil {
@@ -391,7 +392,8 @@ func (q *Queries) OpsTasksSince(ctx context.Context, db DBTX, arg OpsTasksSinceP
 }
 
 const sessionBusy = `-- name: SessionBusy :one
-SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE pid = $1::integer AND application_name = $2::text AND state = 'active')
+SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity
+                WHERE pid = $1::integer AND application_name = $2::text AND state = 'active')
 `
 
 type SessionBusyParams struct {
@@ -417,8 +419,8 @@ type TaskRetriedParams struct {
 	ID    uuid.UUID
 }
 
-// Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an earlier one. By
-// primary key.
+// Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an
+// earlier one. By primary key.
 func (q *Queries) TaskRetried(ctx context.Context, db DBTX, arg TaskRetriedParams) error {
 	_, err := db.Exec(ctx, taskRetried, arg.Again, arg.ID)
 	return err

@@ -68,12 +68,14 @@ func (q *Queries) NoteReseal(ctx context.Context, db DBTX, arg NoteResealParams)
 const pushAhead = `-- name: PushAhead :many
 SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload,
        e.request_id, e.created_at, e.worker_id, e.claimed_at
-  FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS next_seq, unnest($3::boolean[]) AS artifacts) c
+  FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS next_seq,
+               unnest($3::boolean[]) AS artifacts) c
  CROSS JOIN LATERAL (
     SELECT w.task, w.seq, w.kind, w.kept, w.state, w.attempt, w.append, w.last, w.artifact_id, w.payload, w.request_id, w.created_at, w.worker_id, w.claimed_at, sum(coalesce(pg_column_size(w.payload), 0)) OVER () AS stored
       FROM (
         SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events x
-         WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts) AND x.task BETWEEN $4 AND $5
+         WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts)
+           AND x.task BETWEEN $4 AND $5
          ORDER BY x.seq LIMIT $6
       ) w
  ) e
@@ -141,8 +143,8 @@ WITH a AS MATERIALIZED (
     SELECT id, task, config_id, host, started_at, from_seq, to_seq, delivery_id, attempt, class, status, error, duration, worker_id FROM holdfast.push_attempts
      WHERE task = $2 AND ($3::text = '' OR config_id = $3)
 )
-SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.status, a.error, a.duration, a.delivery_id, a.class,
-       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = a.worker_id), '')::text AS worker_name
+SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.status, a.error, a.duration, a.delivery_id,
+       a.class, coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = a.worker_id), '')::text AS worker_name
   FROM a ORDER BY a.id DESC LIMIT $1
 `
 
@@ -206,14 +208,16 @@ func (q *Queries) PushAttempts(ctx context.Context, db DBTX, arg PushAttemptsPar
 const pushClaim = `-- name: PushClaim :many
 WITH front AS MATERIALIZED (
     SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-     WHERE NOT k.parked AND k.due_at >= $1::timestamptz AND k.due_at <= now() ORDER BY k.due_at LIMIT $2::integer
+     WHERE NOT k.parked AND k.due_at >= $1::timestamptz AND k.due_at <= now()
+     ORDER BY k.due_at LIMIT $2::integer
 ), lane AS MATERIALIZED (
     SELECT unnest($3::bigint[]) AS caller, unnest($4::text[]) AS host
      UNION
     SELECT f.caller, f.host FROM front f
      WHERE $5::boolean AND f.host <> ALL($6::text[]) AND f.caller <> ALL($7::bigint[])
 ), ready AS MATERIALIZED (
-    SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
+    SELECT r.task, r.config_id, r.due_at, r.caller,
+           row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
       FROM (
         SELECT front.task, front.config_id, front.host, front.caller, front.due_at FROM front
@@ -246,10 +250,11 @@ WITH front AS MATERIALIZED (
     SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
-       SET claim = gen_random_uuid(), worker_id = $11::uuid, locked_until = now() + $12::interval, due_at = now() + $12::interval,
-           parked = false
+       SET claim = gen_random_uuid(), worker_id = $11::uuid, locked_until = now() + $12::interval,
+           due_at = now() + $12::interval, parked = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
-    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.accepted, k.artifacts
+    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since,
+              k.accepted, k.artifacts
 )
 SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts,
        won.failing_since, won.accepted, won.artifacts,
@@ -367,7 +372,8 @@ WITH gone AS (
          WHERE NOT EXISTS (SELECT FROM holdfast.push_configs c WHERE c.task = $1 AND c.config_id <> $2)
     ) x
 )
-DELETE FROM holdfast.push_configs c WHERE c.task = $1 AND c.config_id = $2 AND (SELECT n FROM forgotten) >= 0
+DELETE FROM holdfast.push_configs c
+ WHERE c.task = $1 AND c.config_id = $2 AND (SELECT n FROM forgotten) >= 0
 `
 
 type PushConfigDeleteParams struct {
@@ -386,7 +392,8 @@ func (q *Queries) PushConfigDelete(ctx context.Context, db DBTX, arg PushConfigD
 
 const pushConfigSet = `-- name: PushConfigSet :one
 WITH room AS MATERIALIZED (
-    SELECT t.id, t.agent, coalesce(t.client_id, t.id::text) AS public_id, holdfast.push_caller(t.tenant, t.owner) AS caller
+    SELECT t.id, t.agent, coalesce(t.client_id, t.id::text) AS public_id,
+           holdfast.push_caller(t.tenant, t.owner) AS caller
       FROM holdfast.tasks t
      WHERE t.id = $1
        AND ((SELECT count(*) FROM holdfast.push_configs c WHERE c.task = $1) < $2::integer
@@ -395,9 +402,11 @@ WITH room AS MATERIALIZED (
     SELECT holdfast.task_has_pushes(id, true) AS noted FROM room
 ), config AS (
     INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
-    SELECT id, $3, agent, public_id, $4, $5, CAST($6::text AS json), $7::bytea FROM room
+    SELECT id, $3, agent, public_id, $4, $5, CAST($6::text AS json), $7::bytea
+      FROM room
     ON CONFLICT (task, config_id) DO UPDATE
-       SET public_id = excluded.public_id, dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets
+       SET public_id = excluded.public_id, dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes,
+           secrets = excluded.secrets
     RETURNING created_at
 ), old AS MATERIALIZED (
     SELECT k.next_seq, k.accepted AND c.url = $5 AS accepted
@@ -408,7 +417,8 @@ WITH room AS MATERIALIZED (
 ), due AS MATERIALIZED (
     -- A replaced configuration may want other events from now on.
     SELECT coalesce((SELECT e.seq FROM holdfast.task_events e
-                      WHERE e.task = $1 AND e.seq >= (SELECT next_seq FROM old) AND (e.kind = 2 OR e.kind = 3 AND $8::boolean)
+                      WHERE e.task = $1 AND e.seq >= (SELECT next_seq FROM old)
+                        AND (e.kind = 2 OR e.kind = 3 AND $8::boolean)
                       ORDER BY e.seq DESC LIMIT 1), 0) AS seq
 ), place AS (
     INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts, next_seq)
@@ -418,8 +428,8 @@ WITH room AS MATERIALIZED (
            due_seq = (SELECT seq FROM due),
            due_at = CASE WHEN (SELECT seq FROM due) > 0 THEN now() END,
            due_since = CASE WHEN (SELECT seq FROM due) > 0 THEN coalesce(push_cursors.due_since, now()) END,
-           parked = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
-           claim = NULL, worker_id = NULL, locked_until = NULL
+           parked = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL,
+           disabled_for = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
     RETURNING due_at
 )
 SELECT config.created_at, (place.due_at IS NOT NULL)::boolean AS due FROM config, place, known
@@ -517,7 +527,9 @@ func (q *Queries) PushConfigs(ctx context.Context, db DBTX, task uuid.UUID) ([]P
 
 const pushCounts = `-- name: PushCounts :one
 WITH due AS (
-    SELECT CASE WHEN attempts = 0 THEN due_since ELSE due_at END AS since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
+    SELECT CASE WHEN attempts = 0 THEN due_since ELSE due_at END AS since
+      FROM holdfast.push_cursors
+     WHERE due_at IS NOT NULL AND NOT parked
      UNION ALL
     SELECT NULL FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
 )
@@ -532,8 +544,9 @@ type PushCountsRow struct {
 	Disabled      int64
 }
 
-// For metrics. The oldest is one that the replicas could have tried: they retry a failing one only when it is due again, and
-// a parked one waits for its own host or caller. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
+// For metrics. The oldest is one that the replicas could have tried: they retry a failing one only when it is due
+// again, and a parked one waits for its own host or caller. Indexes push_cursors_due, push_cursors_lanes and
+// push_cursors_disabled_at.
 func (q *Queries) PushCounts(ctx context.Context, db DBTX) (PushCountsRow, error) {
 	row := db.QueryRow(ctx, pushCounts)
 	var i PushCountsRow
@@ -543,7 +556,8 @@ func (q *Queries) PushCounts(ctx context.Context, db DBTX) (PushCountsRow, error
 
 const pushDisable = `-- name: PushDisable :execrows
 UPDATE holdfast.push_cursors
-   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, $1::text), due_at = NULL, parked = false
+   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, $1::text), due_at = NULL,
+       parked = false
  WHERE task = $2 AND config_id = $3
 `
 
@@ -596,7 +610,8 @@ WITH RECURSIVE lane AS (
       FROM lane l
      CROSS JOIN LATERAL (
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller <> ALL($2::bigint[]) AND k.parked AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
+          WHERE l.caller <> ALL($2::bigint[]) AND k.parked AND k.due_at IS NOT NULL
+            AND (k.caller, k.host) > (l.caller, l.host)
           ORDER BY k.caller, k.host LIMIT 1)
          UNION ALL
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
@@ -776,7 +791,8 @@ SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.ar
                sum(coalesce(pg_column_size(w.payload), 0)) OVER (ORDER BY w.seq) AS stored
           FROM (
             SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
-             WHERE task = $2 AND seq >= $3 AND seq <= $4 AND ($5::boolean OR kind = 2 OR kind = 3 AND $6::boolean)
+             WHERE task = $2 AND seq >= $3 AND seq <= $4
+               AND ($5::boolean OR kind = 2 OR kind = 3 AND $6::boolean)
              ORDER BY seq LIMIT $7
           ) w
       ) s
@@ -877,7 +893,9 @@ SELECT (SELECT count(*) = $1::integer FROM due)::boolean AS hidden,
        coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
             SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k
              WHERE NOT k.parked AND k.due_at > now() AND k.due_at <= now() + $2::interval ORDER BY k.due_at LIMIT 64
-       ) w WHERE w.host <> ALL($3::text[]) AND w.caller <> ALL($4::bigint[])), -1)::float8 AS seconds
+       ) w
+         WHERE w.host <> ALL($3::text[]) AND w.caller <> ALL($4::bigint[])
+       ), -1)::float8 AS seconds
 `
 
 type PushNextParams struct {
@@ -912,7 +930,8 @@ func (q *Queries) PushNext(ctx context.Context, db DBTX, arg PushNextParams) (Pu
 }
 
 const pushPark = `-- name: PushPark :one
-SELECT holdfast.push_park($1::integer, $2::text[], $3::bigint[], $4::timestamptz)::integer AS n
+SELECT holdfast.push_park($1::integer, $2::text[], $3::bigint[],
+                          $4::timestamptz)::integer AS n
 `
 
 type PushParkParams struct {
@@ -954,19 +973,23 @@ WITH inp AS MATERIALIZED (
            unnest($14::interval[]) AS delay,
            unnest($15::text[]) AS disable
 ), lck AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.host, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error, k.accepted,
+    SELECT k.task, k.config_id, k.host, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since,
+           k.attempts, k.failing_since, k.last_error, k.accepted,
            CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
            CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
-           (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
+           (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status,
+           i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
       FROM (SELECT task, config_id, claim, from_seq, to_seq, delivery_id, status, error, class, took, delivered, failed, keep, delay, disable FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
         SELECT task, config_id, host, caller, artifacts, accepted, next_seq, due_seq, due_at, due_since, parked, attempts, failing_since, last_error, claim, worker_id, locked_until, disabled_at, disabled_for FROM holdfast.push_cursors x
          WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
            FOR NO KEY UPDATE
      ) k
-     WHERE NOT (i.delivered OR i.failed) OR k.next_seq = i.from_seq OR i.delivered AND i.keep AND k.next_seq = i.to_seq + 1
+     WHERE NOT (i.delivered OR i.failed) OR k.next_seq = i.from_seq
+        OR i.delivered AND i.keep AND k.next_seq = i.to_seq + 1
 ), eff AS MATERIALIZED (
-    SELECT l.task, l.config_id, l.host, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.last_error, l.accepted, l.disabled_at, l.disabled_for, l.repeated, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.failed, l.keep, l.delay, l.more, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
+    SELECT l.task, l.config_id, l.host, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.last_error, l.accepted, l.disabled_at, l.disabled_for, l.repeated, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.failed, l.keep, l.delay, l.more, CASE WHEN l.more
+                     THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
       FROM (SELECT lck.task, lck.config_id, lck.host, lck.claim, lck.worker_id, lck.locked_until, lck.next_seq, lck.due_seq, lck.due_since, lck.attempts, lck.failing_since, lck.last_error, lck.accepted, lck.disabled_at, lck.disabled_for, lck.repeated, lck.from_seq, lck.to_seq, lck.delivery_id, lck.status, lck.error, lck.class, lck.took, lck.delivered, lck.failed, lck.keep, lck.delay, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
 ), upd AS (
     -- All from the locked row: an UPDATE with an older snapshot is first computed on the version in
@@ -976,7 +999,8 @@ WITH inp AS MATERIALIZED (
            due_at = e.due_at, parked = false, accepted = e.accepted OR e.delivered AND e.delivery_id <> '',
            due_since = CASE WHEN NOT e.delivered THEN e.due_since WHEN e.due_seq > e.to_seq THEN now() END,
            attempts = CASE WHEN e.delivered THEN 0 WHEN e.failed THEN e.attempts + 1 ELSE e.attempts END,
-           failing_since = CASE WHEN e.failed THEN coalesce(e.failing_since, now()) WHEN NOT e.delivered THEN e.failing_since END,
+           failing_since = CASE WHEN e.failed THEN coalesce(e.failing_since, now())
+                                WHEN NOT e.delivered THEN e.failing_since END,
            last_error = CASE WHEN e.failed THEN nullif(e.error, '') WHEN NOT e.delivered THEN e.last_error END,
            disabled_at = e.disabled_at, disabled_for = e.disabled_for,
            claim = CASE WHEN e.more AND e.keep THEN e.claim END,
@@ -984,9 +1008,10 @@ WITH inp AS MATERIALIZED (
            locked_until = CASE WHEN e.more AND e.keep THEN e.due_at END
       FROM eff e WHERE k.task = ANY(ARRAY(SELECT task FROM eff)) AND k.task = e.task AND k.config_id = e.config_id
 ), logged AS (
-    INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id, host)
-    SELECT e.task, e.config_id, now() - e.took, e.from_seq, e.to_seq, e.attempts + 1, nullif(e.status, 0), nullif(e.error, ''), e.took,
-           e.delivery_id, e.class, e.worker_id, e.host
+    INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration,
+                                        delivery_id, class, worker_id, host)
+    SELECT e.task, e.config_id, now() - e.took, e.from_seq, e.to_seq, e.attempts + 1, nullif(e.status, 0),
+           nullif(e.error, ''), e.took, e.delivery_id, e.class, e.worker_id, e.host
       FROM eff e WHERE e.delivery_id <> '' AND NOT e.repeated
      ORDER BY e.task, e.config_id
 )
@@ -1071,7 +1096,8 @@ WITH l AS MATERIALIZED (
     -- Events before the configuration was set have not been marked.
     SELECT l.task, l.config_id, l.due_seq, l.due_since, l.disabled_at, l.artifacts, l.next_seq, greatest(l.due_seq, (
         SELECT e.seq FROM holdfast.task_events e
-         WHERE e.task = $1 AND e.seq >= (SELECT next_seq FROM l) AND (e.kind = 2 OR e.kind = 3 AND (SELECT artifacts FROM l))
+         WHERE e.task = $1 AND e.seq >= (SELECT next_seq FROM l)
+           AND (e.kind = 2 OR e.kind = 3 AND (SELECT artifacts FROM l))
          ORDER BY e.seq DESC LIMIT 1)) AS upto
       FROM l
      WHERE EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = $1 AND t.last_seq >= $3)
@@ -1263,8 +1289,8 @@ func (q *Queries) PushTasks(ctx context.Context, db DBTX, arg PushTasksParams) (
 }
 
 const turnsSealed = `-- name: TurnsSealed :many
-SELECT q.id, t.agent, coalesce(q.forwarded, '{}')::jsonb AS forwarded, q.turn, coalesce(q.input_seq, 0)::bigint AS input_seq,
-       CAST(holdfast.note_at(q.id, q.input_seq) AS json) AS input,
+SELECT q.id, t.agent, coalesce(q.forwarded, '{}')::jsonb AS forwarded, q.turn,
+       coalesce(q.input_seq, 0)::bigint AS input_seq, CAST(holdfast.note_at(q.id, q.input_seq) AS json) AS input,
        (t.turns - t.pending)::integer AS asking, coalesce(t.resumed_seq, 0)::bigint AS resumed_seq,
        CAST(holdfast.note_at(q.id, t.resumed_seq) AS json) AS resumed
   FROM holdfast.task_queue q
@@ -1290,8 +1316,8 @@ type TurnsSealedRow struct {
 	Resumed    []byte
 }
 
-// A page of the turns that have not ended and may have something sealed, by primary key: headers of clients, what came by a
-// resume URL, and what came by one before the run has asked.
+// A page of the turns that have not ended and may have something sealed, by primary key: headers of clients, what came
+// by a resume URL, and what came by one before the run has asked.
 func (q *Queries) TurnsSealed(ctx context.Context, db DBTX, arg TurnsSealedParams) ([]TurnsSealedRow, error) {
 	rows, err := db.Query(ctx, turnsSealed, arg.AfterID, arg.MaxRows)
 	if err != nil {

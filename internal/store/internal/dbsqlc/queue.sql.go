@@ -19,7 +19,9 @@ WITH free AS MATERIALIZED (
 ), ended AS (
     DELETE FROM holdfast.agent_outages o WHERE o.agent = ANY(ARRAY(SELECT agent FROM free))
 )
-SELECT o.agent FROM holdfast.agent_outages o WHERE o.agent = ANY($1::text[]) AND o.agent <> ALL(ARRAY(SELECT agent FROM free))
+SELECT o.agent
+  FROM holdfast.agent_outages o
+ WHERE o.agent = ANY($1::text[]) AND o.agent <> ALL(ARRAY(SELECT agent FROM free))
 `
 
 // Ends the outages of agents that have begun a run. It returns those whose outage is locked, and stays.
@@ -66,7 +68,10 @@ WITH s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY($1::text[])
        AND (q.message_bytes <= $2::bigint OR $3::boolean)
-       AND q.available_at <= now() - (SELECT i.older FROM (SELECT unnest($1::text[]) AS agent, unnest($4::interval[]) AS older) i WHERE i.agent = q.agent)
+       AND q.available_at <= now() - (SELECT i.older
+                                        FROM (SELECT unnest($1::text[]) AS agent,
+                                                     unnest($4::interval[]) AS older) i
+                                       WHERE i.agent = q.agent)
      ORDER BY q.available_at, q.id
      LIMIT $5::integer
        FOR UPDATE SKIP LOCKED
@@ -95,7 +100,8 @@ WITH s AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
           FROM (SELECT q.id, sum(q.message_bytes) OVER w AS bytes, row_number() OVER w AS nth,
-                       CASE WHEN q.message_bytes > $9::bigint THEN $2::bigint ELSE $10::bigint END AS limit_bytes
+                       CASE WHEN q.message_bytes > $9::bigint THEN $2::bigint
+                            ELSE $10::bigint END AS limit_bytes
                   FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])
                 WINDOW w AS (PARTITION BY q.message_bytes > $9::bigint ORDER BY q.available_at, q.id)) x
          WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND $3::boolean
@@ -109,8 +115,8 @@ WITH s AS MATERIALIZED (
 ), q AS (
     UPDATE holdfast.task_queue SET worker_id = $11::uuid, tries = tries + 1, lease_until = NULL, look_at = NULL
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, message_bytes, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared,
-              forwarded ->> message_seq::text AS forwarded
+    RETURNING id, message_seq, message_bytes, input_seq, interrupted, turn, tries, available_at, away_since, suspect,
+              spared, forwarded ->> message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = $11::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
@@ -121,10 +127,12 @@ WITH s AS MATERIALIZED (
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent,
-       q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at,
-       now()::timestamptz AS claimed_at,
-       (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for, q.suspect, q.spared,
-       CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
+       q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries,
+       q.available_at, now()::timestamptz AS claimed_at,
+       (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for,
+       q.suspect, q.spared,
+       CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted
+                 THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
        holdfast.note_at(t.id, q.input_seq) AS input, coalesce(q.forwarded, '')::text AS forwarded
   FROM t JOIN q ON q.id = t.id
 `
@@ -262,7 +270,8 @@ SELECT agent,
        count(*) FILTER (WHERE wakes_at < 'infinity')::bigint AS timers,
        count(*) FILTER (WHERE wakes_at = 'infinity')::bigint AS calls,
        count(*) FILTER (WHERE worker_id IS NOT NULL)::bigint AS running,
-       coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL AND available_at <= now())), 0)::float8
+       coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL
+                                                                     AND available_at <= now())), 0)::float8
            AS oldest_seconds,
        coalesce(extract(epoch FROM now() - (SELECT o.since FROM holdfast.agent_outages o
            WHERE o.agent = q.agent AND o.last_at > now() - interval '1 minute')), 0)::float8 AS away_seconds
@@ -350,7 +359,8 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t
        coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
        coalesce(q.interrupted, false)::boolean AS interrupted, coalesce(q.turn, 0)::integer AS turn,
        coalesce(q.tries, 0)::integer AS tries, coalesce(q.spared, 0)::integer AS spared,
-       CAST(CASE WHEN $1::boolean AND (q.input_seq IS NULL OR q.interrupted) THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
+       CAST(CASE WHEN $1::boolean AND (q.input_seq IS NULL OR q.interrupted)
+                 THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
        CAST(CASE WHEN $1::boolean THEN holdfast.note_at(t.id, q.input_seq) END AS json) AS input
   FROM holdfast.tasks t
   LEFT JOIN LATERAL (SELECT x.id, x.agent, x.available_at, x.worker_id, x.message_seq, x.message_bytes, x.forwarded, x.turn, x.tries, x.spared, x.suspect, x.away_since, x.wakes_at, x.input_seq, x.interrupted, x.lease_until, x.look_at FROM holdfast.task_queue x WHERE x.id = $2 OFFSET 0) q ON true
@@ -438,9 +448,12 @@ func (q *Queries) RunFor(ctx context.Context, db DBTX, arg RunForParams) (RunFor
 
 const runHeard = `-- name: RunHeard :one
 UPDATE holdfast.tasks t
-   SET posted = CASE WHEN $1::bigint >= 0 THEN $2::bigint WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END,
+   SET posted = CASE WHEN $1::bigint >= 0 THEN $2::bigint
+                     WHEN t.posted_attempt = t.attempt THEN t.posted
+                     ELSE 0 END,
        posted_attempt = t.attempt, heard_at = now()
- WHERE t.id = $3 AND t.attempt = $4 AND t.claimed_at = $5::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+ WHERE t.id = $3 AND t.attempt = $4 AND t.claimed_at = $5::timestamptz
+   AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
    AND ($1::bigint = -1 OR $1::bigint = CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)
 RETURNING t.posted, t.cancel_requested
 `
@@ -476,13 +489,17 @@ func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (Ru
 const runRequeue = `-- name: RunRequeue :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
-     WHERE t.id = $4 AND t.attempt = $5 AND t.claimed_at = $6::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = $4 AND t.attempt = $5 AND t.claimed_at = $6::timestamptz
+       AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE NOWAIT
 ), own AS MATERIALIZED (
     -- The scalar subquery makes PostgreSQL lock the task before the queue row.
     SELECT q.id FROM holdfast.task_queue q WHERE q.id = (SELECT lck.id FROM lck) FOR UPDATE NOWAIT
 ), known AS MATERIALIZED (
-    SELECT o.since FROM holdfast.agent_outages o WHERE o.agent = $1::text AND $2::boolean AND $3::boolean FOR UPDATE SKIP LOCKED
+    SELECT o.since
+      FROM holdfast.agent_outages o
+     WHERE o.agent = $1::text AND $2::boolean AND $3::boolean
+       FOR UPDATE SKIP LOCKED
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = CASE WHEN $7::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
@@ -492,14 +509,18 @@ WITH lck AS MATERIALIZED (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL,
            -- The next claim of a canceled task only records its end, so there is no reason to wait.
-           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN $3::boolean THEN q.available_at ELSE now() + $9::interval END,
+           available_at = CASE WHEN lck.cancel_requested THEN now()
+                               WHEN $3::boolean THEN q.available_at
+                               ELSE now() + $9::interval END,
            away_since = CASE WHEN $2::boolean THEN coalesce(q.away_since, now()) END,
            suspect = false,
            tries = CASE WHEN $8::boolean THEN q.tries - 1 ELSE q.tries END
       FROM lck WHERE q.id = $4 AND q.id = lck.id AND EXISTS (SELECT FROM own)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, attempt, payload, worker_id, claimed_at)
-    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($10::text AS json), lck.worker_id, lck.claimed_at FROM lck
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($10::text AS json), lck.worker_id,
+           lck.claimed_at
+      FROM lck
      WHERE $7::boolean
 ), outage AS (
     INSERT INTO holdfast.agent_outages AS o (agent, error, worker_id)
@@ -512,7 +533,8 @@ WITH lck AS MATERIALIZED (
 )
 SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        coalesce(now() - coalesce((SELECT since FROM outage), (SELECT x.since FROM holdfast.agent_outages x
-           WHERE x.agent = $1 AND $2::boolean AND $3::boolean AND x.last_at >= now() - interval '1 minute')), interval '0')::interval AS away_for
+           WHERE x.agent = $1 AND $2::boolean AND $3::boolean
+             AND x.last_at >= now() - interval '1 minute')), interval '0')::interval AS away_for
   FROM lck
 `
 
@@ -564,7 +586,8 @@ func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams)
 
 const runSilence = `-- name: RunSilence :one
 SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
- WHERE t.id = $1 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = $2 AND t.claimed_at = $3::timestamptz AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL
+ WHERE t.id = $1 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = $2
+   AND t.claimed_at = $3::timestamptz AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL
 `
 
 type RunSilenceParams struct {
@@ -583,7 +606,8 @@ func (q *Queries) RunSilence(ctx context.Context, db DBTX, arg RunSilenceParams)
 
 const runsEnded = `-- name: RunsEnded :many
 SELECT t.id, t.attempt, t.claimed_at, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
-  FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt, unnest($3::timestamptz[]) AS claimed_at) i
+  FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt,
+               unnest($3::timestamptz[]) AS claimed_at) i
  CROSS JOIN LATERAL (
     SELECT x.id, x.attempt, x.claimed_at, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN $4 AND $5 OFFSET 0
@@ -688,7 +712,8 @@ func (q *Queries) RunsHeld(ctx context.Context, db DBTX, arg RunsHeldParams) ([]
 const runsOwned = `-- name: RunsOwned :many
 SELECT t.id, t.attempt, t.claimed_at, t.cancel_requested
   FROM holdfast.tasks t
- WHERE t.id = ANY(ARRAY(SELECT q.id FROM holdfast.task_queue q WHERE q.worker_id = $1::uuid)) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
+ WHERE t.id = ANY(ARRAY(SELECT q.id FROM holdfast.task_queue q WHERE q.worker_id = $1::uuid))
+   AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 `
 
 type RunsOwnedRow struct {
@@ -782,8 +807,8 @@ RETURNING q.agent
 `
 
 // not by index task_queue_owned
-// Makes the turns due whose timer has fired. It locks rows without a worker, skips locked ones, and locks no task. Index
-// task_queue_timers.
+// Makes the turns due whose timer has fired. It locks rows without a worker, skips locked ones, and locks no task.
+// Index task_queue_timers.
 func (q *Queries) TimersFire(ctx context.Context, db DBTX, most int32) ([]string, error) {
 	rows, err := db.Query(ctx, timersFire, most)
 	if err != nil {

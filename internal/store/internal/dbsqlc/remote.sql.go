@@ -15,7 +15,9 @@ import (
 
 const remoteAbsent = `-- name: RemoteAbsent :many
 WITH present AS MATERIALIZED (
-    SELECT DISTINCT unnest(w.agents) AS agent FROM holdfast.remote_workers w WHERE w.last_seen > now() - interval '90 seconds' AND w.left_at IS NULL AND w.retired_at IS NULL
+    SELECT DISTINCT unnest(w.agents) AS agent
+      FROM holdfast.remote_workers w
+     WHERE w.last_seen > now() - interval '90 seconds' AND w.left_at IS NULL AND w.retired_at IS NULL
 ), absent AS MATERIALIZED (
     SELECT a.agent FROM (SELECT unnest($1::text[]) AS agent) a
      WHERE a.agent NOT IN (SELECT agent FROM present)
@@ -23,11 +25,15 @@ WITH present AS MATERIALIZED (
              WHERE q.agent = a.agent AND q.worker_id IS NULL AND q.wakes_at IS NULL AND q.available_at <= now()
              ORDER BY q.available_at, q.id LIMIT 1) x) > 0
 ), known AS MATERIALIZED (
-    SELECT o.agent FROM holdfast.agent_outages o WHERE o.agent = ANY(ARRAY(SELECT agent FROM absent)) FOR UPDATE SKIP LOCKED
+    SELECT o.agent
+      FROM holdfast.agent_outages o
+     WHERE o.agent = ANY(ARRAY(SELECT agent FROM absent))
+       FOR UPDATE SKIP LOCKED
 ), outage AS (
     INSERT INTO holdfast.agent_outages AS o (agent, error, worker_id)
     SELECT absent.agent, $2::text, $3::uuid FROM absent
-     WHERE absent.agent IN (SELECT agent FROM known) OR NOT EXISTS (SELECT FROM holdfast.agent_outages x WHERE x.agent = absent.agent)
+     WHERE absent.agent IN (SELECT agent FROM known)
+        OR NOT EXISTS (SELECT FROM holdfast.agent_outages x WHERE x.agent = absent.agent)
      ORDER BY absent.agent
     ON CONFLICT (agent) DO UPDATE
        SET since = CASE WHEN o.last_at < now() - interval '1 minute' THEN now() ELSE o.since END,
@@ -106,7 +112,8 @@ WITH s AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
           FROM (SELECT q.id, sum(q.message_bytes) OVER w AS bytes, row_number() OVER w AS nth,
-                       CASE WHEN q.message_bytes > $9::bigint THEN $2::bigint ELSE $10::bigint END AS limit_bytes
+                       CASE WHEN q.message_bytes > $9::bigint THEN $2::bigint
+                            ELSE $10::bigint END AS limit_bytes
                   FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])
                 WINDOW w AS (PARTITION BY q.message_bytes > $9::bigint ORDER BY q.available_at, q.id)) x
          WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND $3::boolean
@@ -133,22 +140,24 @@ WITH s AS MATERIALIZED (
            lease_until = now() + (SELECT given.lease FROM given WHERE given.id = q.id),
            look_at = now() + (SELECT given.look FROM given WHERE given.id = q.id)
      WHERE q.id = ANY(ARRAY(SELECT given.id FROM given))
-    RETURNING q.id, q.message_seq, q.message_bytes, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at, q.away_since, q.suspect,
-              q.spared, q.forwarded ->> q.message_seq::text AS forwarded
+    RETURNING q.id, q.message_seq, q.message_bytes, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at,
+              q.away_since, q.suspect, q.spared, q.forwarded ->> q.message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
-       SET worker_id = (SELECT given.worker FROM given WHERE given.id = t.id), attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
-           claimed_at = now(), wakes_at = NULL
+       SET worker_id = (SELECT given.worker FROM given WHERE given.id = t.id), attempt = t.attempt + 1,
+           runs = t.runs + 1, run_ordinal = 0, claimed_at = now(), wakes_at = NULL
      WHERE t.id = ANY(ARRAY(SELECT given.id FROM given)) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
               t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.worker_id
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.worker_id,
-       q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at,
-       now()::timestamptz AS claimed_at,
-       (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for, q.suspect, q.spared,
-       CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
+       q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries,
+       q.available_at, now()::timestamptz AS claimed_at,
+       (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for,
+       q.suspect, q.spared,
+       CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted
+                 THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
        holdfast.note_at(t.id, q.input_seq) AS input, coalesce(q.forwarded, '')::text AS forwarded
   FROM t JOIN q ON q.id = t.id
 `
@@ -277,7 +286,8 @@ WITH parted AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS lease_until
 ), gone AS MATERIALIZED (
     (SELECT q.id, q.worker_id FROM holdfast.task_queue q
-      WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND ($3::boolean OR q.agent = ANY($4::text[]))
+      WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now()
+        AND ($3::boolean OR q.agent = ANY($4::text[]))
       ORDER BY q.look_at
       LIMIT 1000)
     UNION
@@ -294,13 +304,16 @@ WITH parted AS MATERIALIZED (
       FROM (SELECT x.id, x.kept, x.last_seq, x.attempt, x.worker_id, x.claimed_at,
                    coalesce(x.posted_attempt = x.attempt AND x.posted > 0, false) AS begun
               FROM holdfast.tasks x
-             WHERE x.id = ANY(ARRAY(SELECT id FROM gone)) AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM gone))
-               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND (NOT x.cancel_requested OR $3::boolean AND x.agent <> ALL($4::text[]))
+             WHERE x.id = ANY(ARRAY(SELECT id FROM gone))
+               AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM gone))
+               AND x.state NOT IN (3, 4, 5, 6, 7, 8)
+               AND (NOT x.cancel_requested OR $3::boolean AND x.agent <> ALL($4::text[]))
              ORDER BY x.id
                FOR NO KEY UPDATE SKIP LOCKED) t
      CROSS JOIN LATERAL (
         SELECT y.id FROM holdfast.task_queue y
-         WHERE y.id = t.id AND (y.lease_until < now() OR y.lease_until = (SELECT parted.lease_until FROM parted WHERE parted.id = t.id))
+         WHERE y.id = t.id
+           AND (y.lease_until < now() OR y.lease_until = (SELECT parted.lease_until FROM parted WHERE parted.id = t.id))
            FOR UPDATE SKIP LOCKED
      ) q
 ), upd AS (
@@ -310,8 +323,12 @@ WITH parted AS MATERIALIZED (
 ), queued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL, available_at = now(), away_since = NULL, lease_until = NULL, look_at = NULL,
-           suspect = q.suspect OR q.spared > 0 OR NOT (q.worker_id = ANY(ARRAY(SELECT worker_id FROM crowds)) OR q.id = ANY(ARRAY(SELECT mine.id FROM mine WHERE NOT mine.begun))),
-           spared = q.spared + (NOT q.suspect AND (q.worker_id = ANY(ARRAY(SELECT worker_id FROM crowds)) OR q.id = ANY(ARRAY(SELECT mine.id FROM mine WHERE NOT mine.begun))))::integer
+           suspect = q.suspect OR q.spared > 0
+                     OR NOT (q.worker_id = ANY(ARRAY(SELECT worker_id FROM crowds))
+                             OR q.id = ANY(ARRAY(SELECT mine.id FROM mine WHERE NOT mine.begun))),
+           spared = q.spared + (NOT q.suspect
+                                AND (q.worker_id = ANY(ARRAY(SELECT worker_id FROM crowds))
+                                     OR q.id = ANY(ARRAY(SELECT mine.id FROM mine WHERE NOT mine.begun))))::integer
      WHERE q.id = ANY(ARRAY(SELECT id FROM mine))
     RETURNING q.id, q.agent
 ), logged AS (
@@ -338,9 +355,10 @@ type RemoteExpireRow struct {
 
 // RunsRescue for runs whose lease has expired, of the given agents. Runs that were canceled are left to
 // RemoteLook. With @all_agents it also frees runs of other agents, canceled or not: no replica may have their
-// agent as one of workers any more. It also frees the runs @left of workers that are gone, unless somebody has renewed a lease
-// since (@renewed: when it ended). It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
-// spared like the runs of a process that had several, and a suspect after that. Index task_queue_leases.
+// agent as one of workers any more. It also frees the runs @left of workers that are gone, unless somebody has renewed
+// a lease since (@renewed: when it ended). It skips locked rows. A run that has posted nothing costs its message no
+// try, at first: it is spared like the runs of a process that had several, and a suspect after that. Index
+// task_queue_leases.
 func (q *Queries) RemoteExpire(ctx context.Context, db DBTX, arg RemoteExpireParams) ([]RemoteExpireRow, error) {
 	rows, err := db.Query(ctx, remoteExpire,
 		arg.Left,
@@ -368,7 +386,11 @@ func (q *Queries) RemoteExpire(ctx context.Context, db DBTX, arg RemoteExpirePar
 
 const remoteForget = `-- name: RemoteForget :execrows
 DELETE FROM holdfast.remote_workers
- WHERE id = ANY(ARRAY(SELECT w.id FROM holdfast.remote_workers w WHERE w.last_seen < now() - $1::interval ORDER BY w.last_seen LIMIT $2::integer FOR UPDATE SKIP LOCKED))
+ WHERE id = ANY(ARRAY(SELECT w.id
+                        FROM holdfast.remote_workers w
+                       WHERE w.last_seen < now() - $1::interval
+                       ORDER BY w.last_seen LIMIT $2::integer
+                         FOR UPDATE SKIP LOCKED))
 `
 
 type RemoteForgetParams struct {
@@ -387,7 +409,11 @@ func (q *Queries) RemoteForget(ctx context.Context, db DBTX, arg RemoteForgetPar
 
 const remoteLeft = `-- name: RemoteLeft :exec
 UPDATE holdfast.remote_workers SET left_at = now()
- WHERE id = ANY(ARRAY(SELECT w.id FROM holdfast.remote_workers w WHERE w.id = ANY($1::uuid[]) AND w.replica = $2::text ORDER BY w.id FOR UPDATE))
+ WHERE id = ANY(ARRAY(SELECT w.id
+                        FROM holdfast.remote_workers w
+                       WHERE w.id = ANY($1::uuid[]) AND w.replica = $2::text
+                       ORDER BY w.id
+                         FOR UPDATE))
 `
 
 type RemoteLeftParams struct {
@@ -404,7 +430,10 @@ func (q *Queries) RemoteLeft(ctx context.Context, db DBTX, arg RemoteLeftParams)
 const remoteLent = `-- name: RemoteLent :many
 SELECT t.id, t.claimed_at
   FROM holdfast.tasks t
- WHERE t.id = ANY(ARRAY(SELECT q.id FROM holdfast.task_queue q WHERE q.worker_id = $1::uuid AND q.lease_until IS NOT NULL AND q.agent = ANY($2::text[])))
+ WHERE t.id = ANY(ARRAY(SELECT q.id
+                          FROM holdfast.task_queue q
+                         WHERE q.worker_id = $1::uuid AND q.lease_until IS NOT NULL
+                           AND q.agent = ANY($2::text[])))
    AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id = $1::uuid
 `
 
@@ -453,15 +482,20 @@ WITH of AS MATERIALIZED (
     ) AS ids
 ), facts AS MATERIALIZED (
     SELECT t.id, t.attempt, t.claimed_at, t.cancel_requested,
-           CASE WHEN t.cancel_requested THEN t.cancel_requested_at + (SELECT of.grace FROM of WHERE of.agent = t.agent) END AS stop_at,
-           t.claimed_at + (SELECT of.timeout FROM of WHERE of.agent = t.agent AND of.timeout > interval '0') AS timeout_at,
+           CASE WHEN t.cancel_requested
+                THEN t.cancel_requested_at + (SELECT of.grace FROM of WHERE of.agent = t.agent) END AS stop_at,
+           t.claimed_at + (SELECT of.timeout
+                             FROM of
+                            WHERE of.agent = t.agent AND of.timeout > interval '0') AS timeout_at,
            greatest(t.claimed_at, CASE WHEN t.posted_attempt = t.attempt THEN t.heard_at END)
                + (SELECT of.inactivity FROM of WHERE of.agent = t.agent AND of.inactivity > interval '0') AS silent_at
       FROM holdfast.tasks t
      WHERE t.id = ANY((SELECT ids FROM due)::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 ), next AS (
     UPDATE holdfast.task_queue q
-       SET look_at = greatest((SELECT least(q.lease_until, f.stop_at, f.timeout_at, f.silent_at) FROM facts f WHERE f.id = q.id), now() + interval '1 second')
+       SET look_at = greatest((SELECT least(q.lease_until, f.stop_at, f.timeout_at, f.silent_at)
+                                 FROM facts f
+                                WHERE f.id = q.id), now() + interval '1 second')
      WHERE q.id = ANY((SELECT ids FROM due)::uuid[])
     RETURNING q.id, q.lease_until < now() AS expired
 )
@@ -540,7 +574,8 @@ WITH inp AS MATERIALIZED (
 ), free AS MATERIALIZED (
     SELECT ARRAY(
         SELECT q.id FROM holdfast.task_queue q
-         WHERE q.id = ANY(ARRAY(SELECT id FROM own)) AND coalesce(q.worker_id = $7::uuid, false) -- not by index task_queue_owned
+         WHERE q.id = ANY(ARRAY(SELECT id FROM own))
+           AND coalesce(q.worker_id = $7::uuid, false) -- not by index task_queue_owned
            FOR UPDATE SKIP LOCKED
     ) AS ids
 ), renewed AS (
@@ -548,8 +583,10 @@ WITH inp AS MATERIALIZED (
      WHERE q.id = ANY((SELECT ids FROM free)::uuid[]) AND q.lease_until IS NOT NULL
     RETURNING q.id, q.lease_until
 )
-SELECT inp.id::uuid AS id, (own.id IS NOT NULL)::boolean AS owned, coalesce(own.cancel_requested, false)::boolean AS canceled,
-       (renewed.id IS NOT NULL)::boolean AS renewed, coalesce(renewed.lease_until, now())::timestamptz AS lease_until, coalesce(own.lease, interval '0')::interval AS lease,
+SELECT inp.id::uuid AS id, (own.id IS NOT NULL)::boolean AS owned,
+       coalesce(own.cancel_requested, false)::boolean AS canceled,
+       (renewed.id IS NOT NULL)::boolean AS renewed, coalesce(renewed.lease_until, now())::timestamptz AS lease_until,
+       coalesce(own.lease, interval '0')::interval AS lease,
        -- The run has ended, or its task was deleted. Otherwise another worker may have it.
        (t.id IS NULL OR t.claimed_at = inp.claimed_at AND t.state IN (3, 4, 5, 6, 7, 8))::boolean AS over
   FROM inp LEFT JOIN t ON t.id = inp.id LEFT JOIN own ON own.id = inp.id LEFT JOIN renewed ON renewed.id = inp.id
@@ -620,7 +657,8 @@ const remoteRetire = `-- name: RemoteRetire :many
 UPDATE holdfast.remote_workers SET retired_at = coalesce(retired_at, now())
  WHERE id = ANY(ARRAY(
     SELECT w.id FROM holdfast.remote_workers w
-     WHERE CASE WHEN $1::text <> '' THEN w.version = $1 AND w.last_seen > now() - interval '90 seconds' ELSE w.id = $2::uuid END
+     WHERE CASE WHEN $1::text <> '' THEN w.version = $1 AND w.last_seen > now() - interval '90 seconds'
+                ELSE w.id = $2::uuid END
      ORDER BY w.id FOR UPDATE))
 RETURNING id, name, version
 `
@@ -661,7 +699,9 @@ func (q *Queries) RemoteRetire(ctx context.Context, db DBTX, arg RemoteRetirePar
 const remoteRetired = `-- name: RemoteRetired :many
 SELECT id, true AS retired FROM holdfast.remote_workers WHERE retired_at > now() - $1::interval
  UNION ALL
-SELECT id, false FROM holdfast.remote_workers WHERE last_seen > now() - $2::interval AND left_at > now() - $1::interval
+SELECT id, false
+  FROM holdfast.remote_workers
+ WHERE last_seen > now() - $2::interval AND left_at > now() - $1::interval
 `
 
 type RemoteRetiredParams struct {
@@ -674,8 +714,8 @@ type RemoteRetiredRow struct {
 	Retired bool
 }
 
-// The workers that an operator has retired since, and those that a replica took for gone since: they were seen a little before.
-// Indexes remote_workers_retired, remote_workers_seen.
+// The workers that an operator has retired since, and those that a replica took for gone since: they were seen a little
+// before. Indexes remote_workers_retired, remote_workers_seen.
 func (q *Queries) RemoteRetired(ctx context.Context, db DBTX, arg RemoteRetiredParams) ([]RemoteRetiredRow, error) {
 	rows, err := db.Query(ctx, remoteRetired, arg.Within, arg.Seen)
 	if err != nil {
@@ -698,16 +738,21 @@ func (q *Queries) RemoteRetired(ctx context.Context, db DBTX, arg RemoteRetiredP
 
 const remoteSeen = `-- name: RemoteSeen :many
 WITH inp AS MATERIALIZED (
-    SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS name, unnest($4::text[]) AS version, unnest($5::text[]) AS sdk,
-           unnest($6::text[]) AS agents
+    SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS name, unnest($4::text[]) AS version,
+           unnest($5::text[]) AS sdk, unnest($6::text[]) AS agents
 ), named AS (
-    INSERT INTO holdfast.processes (id, name, version) SELECT id, name, version FROM inp ORDER BY id ON CONFLICT DO NOTHING
+    INSERT INTO holdfast.processes (id, name, version)
+    SELECT id, name, version
+      FROM inp
+     ORDER BY id
+    ON CONFLICT DO NOTHING
 )
 INSERT INTO holdfast.remote_workers AS w (id, name, version, sdk, agents, replica)
 SELECT id, name, version, sdk, string_to_array(agents, ','), $1::text FROM inp ORDER BY id
 ON CONFLICT (id) DO UPDATE
    SET name = excluded.name, version = excluded.version, sdk = excluded.sdk,
-       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica, last_seen = now(), left_at = NULL
+       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica,
+       last_seen = now(), left_at = NULL
 RETURNING w.id, (w.retired_at IS NOT NULL)::boolean AS retired
 `
 
@@ -755,7 +800,8 @@ func (q *Queries) RemoteSeen(ctx context.Context, db DBTX, arg RemoteSeenParams)
 }
 
 const remoteWorkers = `-- name: RemoteWorkers :many
-SELECT worker, name, version, sdk, agents, replica, first_seen, last_seen, coalesce(connected, false)::boolean AS connected, retired_at, running
+SELECT worker, name, version, sdk, agents, replica, first_seen, last_seen,
+       coalesce(connected, false)::boolean AS connected, retired_at, running
   FROM holdfast.v_remote_workers ORDER BY last_seen DESC, worker LIMIT $1::integer
 `
 

@@ -16,7 +16,10 @@ import (
 const artifactsErase = `-- name: ArtifactsErase :execrows
 DELETE FROM holdfast.task_events e
  WHERE e.task = $1 AND e.kind = 3
-   AND e.seq = ANY(ARRAY(SELECT x.seq FROM holdfast.task_events x WHERE x.task = $1 AND x.kind = 3 ORDER BY x.seq DESC LIMIT $2))
+   AND e.seq = ANY(ARRAY(SELECT x.seq
+                           FROM holdfast.task_events x
+                          WHERE x.task = $1 AND x.kind = 3
+                          ORDER BY x.seq DESC LIMIT $2))
 `
 
 type ArtifactsEraseParams struct {
@@ -35,12 +38,14 @@ func (q *Queries) ArtifactsErase(ctx context.Context, db DBTX, arg ArtifactsEras
 
 const artifactsUnmoved = `-- name: ArtifactsUnmoved :many
 (SELECT t.id FROM holdfast.tasks t
-  WHERE t.state >= 5 AND t.id >= $1 AND t.id < $2 AND t.agent COLLATE "C" = $3::text AND t.status_at >= $4
+  WHERE t.state >= 5 AND t.id >= $1 AND t.id < $2 AND t.agent COLLATE "C" = $3::text
+    AND t.status_at >= $4
     AND holdfast.has_dated_events(t.id, true)
   ORDER BY t.status_at LIMIT $5)
  UNION
 (SELECT t.id FROM holdfast.tasks t
-  WHERE t.state >= 5 AND t.id >= $1 AND t.id < $2 AND t.agent COLLATE "C" = $3::text AND t.held_at IS NOT NULL
+  WHERE t.state >= 5 AND t.id >= $1 AND t.id < $2 AND t.agent COLLATE "C" = $3::text
+    AND t.held_at IS NOT NULL
     AND holdfast.has_dated_events(t.id, true)
   ORDER BY t.id LIMIT $5)
 `
@@ -135,7 +140,8 @@ WITH page AS MATERIALIZED (
     DELETE FROM holdfast.context_states s
      USING page
      WHERE s.tenant = page.tenant AND s.owner = page.owner AND s.agent = page.agent AND s.context_id = page.context_id
-       AND s.task = page.task AND NOT holdfast.context_stays(page.tenant, page.owner, page.agent, page.context_id, $2)
+       AND s.task = page.task
+       AND NOT holdfast.context_stays(page.tenant, page.owner, page.agent, page.context_id, $2)
 )
 SELECT task FROM page ORDER BY task
 `
@@ -172,10 +178,12 @@ func (q *Queries) ContextStatesGone(ctx context.Context, db DBTX, arg ContextSta
 const endedAgents = `-- name: EndedAgents :many
 WITH RECURSIVE a AS (
     (SELECT t.agent COLLATE "C" AS agent FROM holdfast.tasks t
-      WHERE t.state >= 5 AND t.kept = $1 AND t.id >= $2 AND t.id < $3 ORDER BY t.agent COLLATE "C" LIMIT 1)
+      WHERE t.state >= 5 AND t.kept = $1 AND t.id >= $2 AND t.id < $3
+      ORDER BY t.agent COLLATE "C" LIMIT 1)
      UNION ALL
     SELECT (SELECT t.agent COLLATE "C" FROM holdfast.tasks t
-             WHERE t.state >= 5 AND t.kept = $1 AND t.id >= $2 AND t.id < $3 AND t.agent COLLATE "C" > a.agent
+             WHERE t.state >= 5 AND t.kept = $1 AND t.id >= $2 AND t.id < $3
+               AND t.agent COLLATE "C" > a.agent
              ORDER BY t.agent COLLATE "C" LIMIT 1)
       FROM a WHERE a.agent IS NOT NULL
 )
@@ -211,7 +219,8 @@ func (q *Queries) EndedAgents(ctx context.Context, db DBTX, arg EndedAgentsParam
 
 const endedBefore = `-- name: EndedBefore :many
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks
- WHERE state >= 5 AND kept = $1 AND id >= $2 AND id < $3 AND agent COLLATE "C" = $4::text AND held_at IS NULL
+ WHERE state >= 5 AND kept = $1 AND id >= $2 AND id < $3 AND agent COLLATE "C" = $4::text
+   AND held_at IS NULL
    AND status_at < $5 AND (status_at, id) > ($6::timestamptz, $7::uuid)
  ORDER BY status_at, id LIMIT $8
 `
@@ -309,7 +318,8 @@ UPDATE holdfast.tasks t SET kept = true
          ORDER BY x.status_at LIMIT $6)
       || ARRAY(
         SELECT x.id FROM holdfast.tasks x
-         WHERE x.state >= 5 AND NOT x.kept AND x.id >= $1 AND x.id < $2 AND $3::boolean AND x.held_at IS NOT NULL
+         WHERE x.state >= 5 AND NOT x.kept AND x.id >= $1 AND x.id < $2 AND $3::boolean
+           AND x.held_at IS NOT NULL
          ORDER BY x.id LIMIT $6))
 `
 
@@ -375,7 +385,10 @@ func (q *Queries) Erasures(ctx context.Context, db DBTX, maxRows int32) ([]uuid.
 const eventsErase = `-- name: EventsErase :execrows
 DELETE FROM holdfast.task_events e
  WHERE e.task = $1
-   AND e.seq = ANY(ARRAY(SELECT x.seq FROM holdfast.task_events x WHERE x.task = $1 ORDER BY x.seq DESC LIMIT $2))
+   AND e.seq = ANY(ARRAY(SELECT x.seq
+                           FROM holdfast.task_events x
+                          WHERE x.task = $1
+                          ORDER BY x.seq DESC LIMIT $2))
 `
 
 type EventsEraseParams struct {
@@ -397,7 +410,8 @@ UPDATE holdfast.task_events e SET kept = true
  WHERE e.task = $1 AND NOT e.kept AND (e.kind = 3 OR NOT $2::boolean)
    AND e.seq = ANY(ARRAY(
         SELECT x.seq FROM holdfast.task_events x
-         WHERE x.task = $1 AND NOT x.kept AND (x.kind = 3 OR NOT $2::boolean) ORDER BY x.seq LIMIT $3))
+         WHERE x.task = $1 AND NOT x.kept AND (x.kind = 3 OR NOT $2::boolean)
+         ORDER BY x.seq LIMIT $3))
 `
 
 type EventsKeepParams struct {
@@ -610,16 +624,21 @@ WITH due AS MATERIALIZED (
                              'parts', json_build_array(json_build_object('text', $4::text))))
       FROM due
 ), noticed AS (
-    INSERT INTO holdfast.cancel_notices (task, agent, reason) SELECT due.id, $1, 'expired' FROM due WHERE $5::boolean
+    INSERT INTO holdfast.cancel_notices (task, agent, reason)
+    SELECT due.id, $1, 'expired'
+      FROM due
+     WHERE $5::boolean
     ON CONFLICT DO NOTHING
 ), hooked AS MATERIALIZED (
     SELECT array_agg(id ORDER BY id) AS tasks, array_agg(last_seq + 1 ORDER BY id) AS seqs FROM due WHERE pushes
 ), audited AS MATERIALIZED (
-    SELECT holdfast.audit(json_agg(json_build_object('action', 'task.expired', 'task', due.id, 'agent', $1::text, 'method', 'operator'))::text) AS n
+    SELECT holdfast.audit(json_agg(json_build_object('action', 'task.expired', 'task', due.id, 'agent', $1::text,
+                                                     'method', 'operator'))::text) AS n
       FROM due WHERE $6::boolean HAVING count(*) > 0
 )
 SELECT due.id, (due.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
-       (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END FROM hooked)::integer AS marked,
+       (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END
+          FROM hooked)::integer AS marked,
        (CASE WHEN due.lineage THEN holdfast.call_settled(due.id, due.last_seq + 1) ELSE 0 END)::integer AS kin,
        coalesce((SELECT n FROM audited), 0)::bigint AS audited
   FROM due
@@ -781,10 +800,12 @@ func (q *Queries) PushesGone(ctx context.Context, db DBTX, arg PushesGoneParams)
 }
 
 const retentionCounts = `-- name: RetentionCounts :one
-SELECT count(*)::bigint AS tasks, coalesce(sum(t.last_seq), 0)::bigint AS events, coalesce(sum(t.artifact_bytes), 0)::bigint AS artifact_bytes,
+SELECT count(*)::bigint AS tasks, coalesce(sum(t.last_seq), 0)::bigint AS events,
+       coalesce(sum(t.artifact_bytes), 0)::bigint AS artifact_bytes,
        count(*) FILTER (WHERE t.held_at IS NOT NULL)::bigint AS held
   FROM holdfast.tasks t
- WHERE t.state >= 5 AND t.kept = $1 AND t.id >= $2 AND t.id < $3 AND t.agent COLLATE "C" = $4::text AND t.status_at < $5
+ WHERE t.state >= 5 AND t.kept = $1 AND t.id >= $2 AND t.id < $3 AND t.agent COLLATE "C" = $4::text
+   AND t.status_at < $5
 `
 
 type RetentionCountsParams struct {
@@ -900,11 +921,13 @@ WITH gone AS (
     DELETE FROM holdfast.push_attempts a WHERE $4::boolean AND a.task = ANY(ARRAY(SELECT id FROM gone))
 ), keys AS (
     DELETE FROM holdfast.idempotency_keys k
-     WHERE $4::boolean AND k.tenant = ANY(ARRAY(SELECT tenant FROM gone)) AND k.owner = ANY(ARRAY(SELECT owner FROM gone))
+     WHERE $4::boolean AND k.tenant = ANY(ARRAY(SELECT tenant FROM gone))
+       AND k.owner = ANY(ARRAY(SELECT owner FROM gone))
        AND k.task = ANY(ARRAY(SELECT id FROM gone))
 ), logs AS (
     DELETE FROM holdfast.task_events e
-     WHERE e.task = ANY(ARRAY(SELECT id FROM gone WHERE state >= 5 AND last_seq <= $5::bigint)) AND e.task BETWEEN $2 AND $3
+     WHERE e.task = ANY(ARRAY(SELECT id FROM gone WHERE state >= 5 AND last_seq <= $5::bigint))
+       AND e.task BETWEEN $2 AND $3
 ), later AS (
     INSERT INTO holdfast.erasures (task) SELECT id FROM gone WHERE state < 5 OR last_seq > $5::bigint
     ON CONFLICT DO NOTHING
@@ -929,10 +952,10 @@ type TasksEraseRow struct {
 	Audited int64
 }
 
-// After TasksLock: a statement that locked the tasks itself would not see, and leave behind, what was committed for them
-// between its snapshot and its locks, such as the queue row of an answer. Deletes tasks with all their data, except long
-// logs and the logs of open tasks, which go into table erasures. After the commit nobody sees the tasks, and their runs
-// are fenced.
+// After TasksLock: a statement that locked the tasks itself would not see, and leave behind, what was committed for
+// them between its snapshot and its locks, such as the queue row of an answer. Deletes tasks with all their data,
+// except long logs and the logs of open tasks, which go into table erasures. After the commit nobody sees the tasks,
+// and their runs are fenced.
 func (q *Queries) TasksErase(ctx context.Context, db DBTX, arg TasksEraseParams) ([]TasksEraseRow, error) {
 	rows, err := db.Query(ctx, tasksErase,
 		arg.Ids,
@@ -973,8 +996,8 @@ type TasksLockParams struct {
 	Highest uuid.UUID
 }
 
-// Locks those of the given tasks that are not held and that no other session has locked. Later statements of the transaction
-// see all that was written for these tasks.
+// Locks those of the given tasks that are not held and that no other session has locked. Later statements of the
+// transaction see all that was written for these tasks.
 func (q *Queries) TasksLock(ctx context.Context, db DBTX, arg TasksLockParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, tasksLock, arg.Ids, arg.Lowest, arg.Highest)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 
 const sessionAdd = `-- name: SessionAdd :one
 INSERT INTO holdfast.admin_sessions (id, secret_hash, scheme, key_id, tenant, subject, scopes, address, expires_at)
-VALUES ($1, $2, $3, nullif($4::text, ''), $5, $6, $7::text[], $8, now() + $9::interval)
+VALUES ($1, $2, $3, nullif($4::text, ''), $5, $6, $7::text[], $8,
+        now() + $9::interval)
 RETURNING expires_at
 `
 
@@ -98,7 +99,8 @@ type SessionFindRow struct {
 }
 
 // Sessions of operators' browsers.
-// By the primary keys of both tables. A session that was opened with an API key has what the key has now, and ends with it.
+// By the primary keys of both tables. A session that was opened with an API key has what the key has now, and ends with
+// it.
 func (q *Queries) SessionFind(ctx context.Context, db DBTX, id uuid.UUID) (SessionFindRow, error) {
 	row := db.QueryRow(ctx, sessionFind, id)
 	var i SessionFindRow
@@ -141,8 +143,8 @@ type SessionsRow struct {
 	ExpiresAt time.Time
 }
 
-// For operators: those that have not expired, the newest first; @bound: of one tenant. Index admin_sessions_expires. There are as
-// many as operators have logged in within a session's lifetime.
+// For operators: those that have not expired, the newest first; @bound: of one tenant. Index admin_sessions_expires.
+// There are as many as operators have logged in within a session's lifetime.
 func (q *Queries) Sessions(ctx context.Context, db DBTX, arg SessionsParams) ([]SessionsRow, error) {
 	rows, err := db.Query(ctx, sessions, arg.Bound, arg.Tenant, arg.Most)
 	if err != nil {
@@ -175,7 +177,11 @@ func (q *Queries) Sessions(ctx context.Context, db DBTX, arg SessionsParams) ([]
 
 const sessionsForget = `-- name: SessionsForget :exec
 DELETE FROM holdfast.admin_sessions
- WHERE id = ANY(ARRAY(SELECT s.id FROM holdfast.admin_sessions s WHERE s.expires_at < now() - interval '1 hour' ORDER BY s.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED))
+ WHERE id = ANY(ARRAY(SELECT s.id
+                        FROM holdfast.admin_sessions s
+                       WHERE s.expires_at < now() - interval '1 hour'
+                       ORDER BY s.expires_at LIMIT 100
+                         FOR UPDATE SKIP LOCKED))
 `
 
 // Deletes expired sessions, at most 100. Index admin_sessions_expires.

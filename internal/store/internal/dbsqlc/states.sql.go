@@ -15,7 +15,8 @@ import (
 
 const contextStateGet = `-- name: ContextStateGet :one
 SELECT s.version, s.value::text AS value FROM holdfast.context_states s
- WHERE s.tenant = $1 AND s.owner = $2 AND s.agent = $3 AND s.context_id = $4 AND s.value IS NOT NULL
+ WHERE s.tenant = $1 AND s.owner = $2 AND s.agent = $3 AND s.context_id = $4
+   AND s.value IS NOT NULL
 `
 
 type ContextStateGetParams struct {
@@ -46,25 +47,30 @@ func (q *Queries) ContextStateGet(ctx context.Context, db DBTX, arg ContextState
 const contextStateSet = `-- name: ContextStateSet :one
 WITH run AS MATERIALIZED (
     SELECT t.id, t.tenant, t.owner, t.agent, t.context_id FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.attempt = $2 AND t.claimed_at = $3::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = $1 AND t.attempt = $2 AND t.claimed_at = $3::timestamptz
+       AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR SHARE
 ), stored AS MATERIALIZED (
     SELECT x.value IS NULL AS removed FROM holdfast.context_states x
-     WHERE x.tenant = (SELECT tenant FROM run) AND x.owner = (SELECT owner FROM run) AND x.agent = (SELECT agent FROM run)
+     WHERE x.tenant = (SELECT tenant FROM run) AND x.owner = (SELECT owner FROM run)
+       AND x.agent = (SELECT agent FROM run)
        AND x.context_id = (SELECT context_id FROM run)
 ), put AS (
     INSERT INTO holdfast.context_states AS s (tenant, owner, agent, context_id, task, version, value, request_id)
-    SELECT run.tenant, run.owner, run.agent, run.context_id, run.id, 1, $4::text::json, $5::uuid FROM run
+    SELECT run.tenant, run.owner, run.agent, run.context_id, run.id, 1, $4::text::json,
+           $5::uuid
+      FROM run
      WHERE ($6::bigint <= 0 AND $4::text IS NOT NULL) OR EXISTS (SELECT FROM stored)
     ON CONFLICT (tenant, owner, agent, context_id) DO UPDATE
-       SET version = s.version + (s.request_id <> excluded.request_id)::integer, value = excluded.value, task = excluded.task,
-           request_id = excluded.request_id, updated_at = now()
+       SET version = s.version + (s.request_id <> excluded.request_id)::integer, value = excluded.value,
+           task = excluded.task, request_id = excluded.request_id, updated_at = now()
      WHERE $6::bigint = CASE WHEN s.value IS NULL THEN 0 ELSE s.version END OR $6::bigint = -1
         OR s.request_id = excluded.request_id
     RETURNING s.version
 )
 SELECT EXISTS (SELECT FROM run)::boolean AS runs, EXISTS (SELECT FROM put)::boolean AS put,
-       coalesce((SELECT version FROM put), 0)::bigint AS version, EXISTS (SELECT FROM stored WHERE NOT removed)::boolean AS existed
+       coalesce((SELECT version FROM put), 0)::bigint AS version,
+       EXISTS (SELECT FROM stored WHERE NOT removed)::boolean AS existed
 `
 
 type ContextStateSetParams struct {
@@ -125,7 +131,8 @@ func (q *Queries) TaskStateGet(ctx context.Context, db DBTX, task uuid.UUID) (Ta
 const taskStateSet = `-- name: TaskStateSet :one
 WITH run AS MATERIALIZED (
     SELECT t.id FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.attempt = $2 AND t.claimed_at = $3::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = $1 AND t.attempt = $2 AND t.claimed_at = $3::timestamptz
+       AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR SHARE
 ), put AS (
     INSERT INTO holdfast.task_states AS s (task, version, value, request_id)

@@ -14,7 +14,9 @@ import (
 )
 
 const aPIKeyPlace = `-- name: APIKeyPlace :one
-SELECT k.created_at FROM holdfast.api_keys k WHERE k.key_id = $1 AND (NOT $2::boolean OR k.tenant = $3::text)
+SELECT k.created_at
+  FROM holdfast.api_keys k
+ WHERE k.key_id = $1 AND (NOT $2::boolean OR k.tenant = $3::text)
 `
 
 type APIKeyPlaceParams struct {
@@ -33,7 +35,8 @@ func (q *Queries) APIKeyPlace(ctx context.Context, db DBTX, arg APIKeyPlaceParam
 
 const aPIKeysPage = `-- name: APIKeysPage :many
 SELECT key_id, key_hash, name, tenant, subject, scopes, created_at, expires_at, revoked_at, last_used_at FROM holdfast.api_keys k
- WHERE (k.created_at, k.key_id) < ($1::timestamptz, $2::text) AND (NOT $3::boolean OR k.tenant = $4::text)
+ WHERE (k.created_at, k.key_id) < ($1::timestamptz, $2::text)
+   AND (NOT $3::boolean OR k.tenant = $4::text)
  ORDER BY k.created_at DESC, k.key_id DESC LIMIT $5
 `
 
@@ -148,7 +151,8 @@ SELECT x.agent::text AS agent, x.bucket::integer AS bucket, count(*)::bigint AS 
        coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY x.took), 0)::float8 AS took_p50,
        coalesce(percentile_cont(0.95) WITHIN GROUP (ORDER BY x.took), 0)::float8 AS took_p95
   FROM (
-    SELECT w.agent, t.state, floor(extract(epoch FROM t.status_at - $1::timestamptz)::float8 / $2::float8) AS bucket,
+    SELECT w.agent, t.state,
+           floor(extract(epoch FROM t.status_at - $1::timestamptz)::float8 / $2::float8) AS bucket,
            CASE WHEN t.state IN (5, 6, 8) THEN extract(epoch FROM t.status_at - t.claimed_at)::float8 END AS run,
            extract(epoch FROM t.status_at - t.created_at)::float8 AS took
       FROM (SELECT unnest($3::text[]) AS agent, unnest($4::timestamptz[]) AS since) w
@@ -248,8 +252,8 @@ type AgentWindowsRow struct {
 	StatusAt time.Time
 }
 
-// Queries of the admin API about agents, webhooks, keys and the database. As those in admin.sql, each reads a bounded number of
-// rows, however long the history is.
+// Queries of the admin API about agents, webhooks, keys and the database. As those in admin.sql, each reads a bounded
+// number of rows, however long the history is.
 // For each agent, when the last task ended that is not among its @max_rows newest ones. No row: all fit. Index
 // tasks_ended_at. The server's: under the policies it would pass over the tasks of all other tenants.
 func (q *Queries) AgentWindows(ctx context.Context, db DBTX, arg AgentWindowsParams) ([]AgentWindowsRow, error) {
@@ -285,7 +289,9 @@ func (q *Queries) DatabaseBytes(ctx context.Context, db DBTX) (int64, error) {
 
 const databaseFacts = `-- name: DatabaseFacts :one
 SELECT pg_database_size(current_database())::bigint AS bytes, current_setting('server_version')::text AS version,
-       (SELECT count(*) FROM pg_catalog.pg_stat_activity a WHERE a.backend_type = 'client backend')::bigint AS connections,
+       (SELECT count(*)
+          FROM pg_catalog.pg_stat_activity a
+         WHERE a.backend_type = 'client backend')::bigint AS connections,
        current_setting('max_connections')::bigint AS max_connections,
        pg_catalog.pg_postmaster_start_time()::timestamptz AS started_at,
        holdfast.sql_contract_version()::text AS contract
@@ -381,15 +387,27 @@ func (q *Queries) OldestTask(ctx context.Context, db DBTX) ([]uuid.UUID, error) 
 const pushLags = `-- name: PushLags :one
 WITH due AS (
     SELECT d.due_since FROM (
-        (SELECT k.due_since FROM holdfast.push_cursors k WHERE k.due_at IS NOT NULL AND NOT k.parked ORDER BY k.due_at LIMIT $1)
+        (SELECT k.due_since
+           FROM holdfast.push_cursors k
+          WHERE k.due_at IS NOT NULL AND NOT k.parked
+          ORDER BY k.due_at LIMIT $1)
          UNION ALL
-        (SELECT k.due_since FROM holdfast.push_cursors k WHERE k.parked AND k.due_at IS NOT NULL ORDER BY k.caller, k.host, k.due_at LIMIT $1)
+        (SELECT k.due_since
+           FROM holdfast.push_cursors k
+          WHERE k.parked AND k.due_at IS NOT NULL
+          ORDER BY k.caller, k.host, k.due_at LIMIT $1)
     ) d LIMIT $1
 )
 SELECT (SELECT count(*) FROM due)::bigint AS due,
        coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
-       (SELECT count(*) FROM (SELECT FROM holdfast.push_cursors k WHERE k.attempts > 0 ORDER BY k.task DESC, k.config_id DESC LIMIT $1) f)::bigint AS failing,
-       (SELECT count(*) FROM (SELECT FROM holdfast.push_cursors k WHERE k.disabled_at IS NOT NULL ORDER BY k.task DESC, k.config_id DESC LIMIT $1) d)::bigint AS disabled
+       (SELECT count(*)
+          FROM (SELECT FROM holdfast.push_cursors k
+                 WHERE k.attempts > 0
+                 ORDER BY k.task DESC, k.config_id DESC LIMIT $1) f)::bigint AS failing,
+       (SELECT count(*)
+          FROM (SELECT FROM holdfast.push_cursors k
+                 WHERE k.disabled_at IS NOT NULL
+                 ORDER BY k.task DESC, k.config_id DESC LIMIT $1) d)::bigint AS disabled
 `
 
 type PushLagsRow struct {
@@ -416,7 +434,8 @@ func (q *Queries) PushLags(ctx context.Context, db DBTX, bound int32) (PushLagsR
 const pushLagsOfHosts = `-- name: PushLagsOfHosts :many
 SELECT f.host, count(*)::bigint AS failing, count(*) FILTER (WHERE f.disabled_at IS NOT NULL)::bigint AS disabled,
        coalesce(min(f.failing_since), now())::timestamptz AS since, left(max(f.last_error), 500)::text AS error
-  FROM (SELECT k.host, k.disabled_at, k.failing_since, coalesce(k.last_error, '') AS last_error FROM holdfast.push_cursors k
+  FROM (SELECT k.host, k.disabled_at, k.failing_since, coalesce(k.last_error, '') AS last_error
+          FROM holdfast.push_cursors k
          WHERE k.attempts > 0 ORDER BY k.task DESC, k.config_id DESC LIMIT $1) f
  GROUP BY f.host ORDER BY count(*) DESC, f.host LIMIT $2
 `
@@ -477,8 +496,8 @@ type PushWindowParams struct {
 	MaxRows    int32
 }
 
-// The task where a page of webhooks ends that passes over @max_rows of them. No row: fewer are left. By primary key, or by index
-// push_cursors_failing or push_cursors_disabled.
+// The task where a page of webhooks ends that passes over @max_rows of them. No row: fewer are left. By primary key, or
+// by index push_cursors_failing or push_cursors_disabled.
 func (q *Queries) PushWindow(ctx context.Context, db DBTX, arg PushWindowParams) (uuid.UUID, error) {
 	row := db.QueryRow(ctx, pushWindow,
 		arg.BeforeTask,
@@ -493,9 +512,11 @@ func (q *Queries) PushWindow(ctx context.Context, db DBTX, arg PushWindowParams)
 }
 
 const remoteWorkersOf = `-- name: RemoteWorkersOf :many
-SELECT worker, name, version, sdk, agents, replica, first_seen, last_seen, coalesce(connected, false)::boolean AS connected, retired_at, running
+SELECT worker, name, version, sdk, agents, replica, first_seen, last_seen,
+       coalesce(connected, false)::boolean AS connected, retired_at, running
   FROM holdfast.v_remote_workers w
- WHERE ($1::text = '' OR $1 = ANY(w.agents)) AND (NOT $2::boolean OR w.last_seen > now() - interval '90 seconds')
+ WHERE ($1::text = '' OR $1 = ANY(w.agents))
+   AND (NOT $2::boolean OR w.last_seen > now() - interval '90 seconds')
  ORDER BY last_seen DESC, worker LIMIT $3::integer
 `
 
@@ -556,7 +577,8 @@ const statusReasons = `-- name: StatusReasons :many
 SELECT w.task::uuid AS task,
        left(coalesce((e.payload -> 'cause') #>> '{}', (
             SELECT string_agg((p.value -> 'text') #>> '{}', E'\n' ORDER BY p.n)
-              FROM json_array_elements(e.payload -> 'message' -> 'parts') WITH ORDINALITY p(value, n)), ''), $1::integer)::text AS reason
+              FROM json_array_elements(e.payload -> 'message' -> 'parts') WITH ORDINALITY p(value, n)), ''),
+                   $1::integer)::text AS reason
   FROM (SELECT unnest($2::uuid[]) AS task, unnest($3::bigint[]) AS seq) w
  CROSS JOIN LATERAL (
     SELECT v.payload FROM holdfast.task_events v
@@ -578,7 +600,8 @@ type StatusReasonsRow struct {
 	Reason string
 }
 
-// Why tasks failed, by their status events, as view v_runs has it. By primary key. The server's, for tasks that a view has found.
+// Why tasks failed, by their status events, as view v_runs has it. By primary key. The server's, for tasks that a view
+// has found.
 func (q *Queries) StatusReasons(ctx context.Context, db DBTX, arg StatusReasonsParams) ([]StatusReasonsRow, error) {
 	rows, err := db.Query(ctx, statusReasons,
 		arg.Most,
@@ -607,7 +630,8 @@ func (q *Queries) StatusReasons(ctx context.Context, db DBTX, arg StatusReasonsP
 
 const tableFigures = `-- name: TableFigures :many
 WITH tables AS MATERIALIZED (
-    SELECT c.oid, c.relpages, c.reltoastrelid, c.relname ~ '_[0-9]{8}(_[0-9]{4,6})?$' AS dated, coalesce(i.inhparent, 0) AS parent
+    SELECT c.oid, c.relpages, c.reltoastrelid, c.relname ~ '_[0-9]{8}(_[0-9]{4,6})?$' AS dated,
+           coalesce(i.inhparent, 0) AS parent
       FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid
      WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind = 'r'
 ), heaps AS (
@@ -615,15 +639,22 @@ WITH tables AS MATERIALIZED (
      UNION ALL
     SELECT x.oid, t.parent, x.relpages FROM tables t JOIN pg_catalog.pg_class x ON x.oid = t.reltoastrelid WHERE t.dated
 ), sizes AS (
-    SELECT h.parent AS of_table, sum(h.relpages) * current_setting('block_size')::bigint AS bytes, 0 AS dead FROM heaps h GROUP BY 1
+    SELECT h.parent AS of_table, sum(h.relpages) * current_setting('block_size')::bigint AS bytes, 0 AS dead
+      FROM heaps h
+     GROUP BY 1
      UNION ALL
     SELECT h.parent, sum(r.relpages) * current_setting('block_size')::bigint, 0
-      FROM heaps h JOIN pg_catalog.pg_index n ON n.indrelid = h.oid JOIN pg_catalog.pg_class r ON r.oid = n.indexrelid GROUP BY 1
+      FROM heaps h
+      JOIN pg_catalog.pg_index n ON n.indrelid = h.oid
+      JOIN pg_catalog.pg_class r ON r.oid = n.indexrelid
+     GROUP BY 1
      UNION ALL
-    SELECT CASE WHEN t.dated THEN t.parent ELSE t.oid END, sum(CASE WHEN t.dated THEN 0 ELSE pg_total_relation_size(t.oid) END),
+    SELECT CASE WHEN t.dated THEN t.parent ELSE t.oid END,
+           sum(CASE WHEN t.dated THEN 0 ELSE pg_total_relation_size(t.oid) END),
            sum(pg_stat_get_dead_tuples(t.oid)) FROM tables t GROUP BY 1
 )
-SELECT coalesce(c.relname, 'detached')::text AS name, coalesce(sum(s.bytes), 0)::bigint AS bytes, coalesce(sum(s.dead), 0)::bigint AS dead
+SELECT coalesce(c.relname, 'detached')::text AS name, coalesce(sum(s.bytes), 0)::bigint AS bytes,
+       coalesce(sum(s.dead), 0)::bigint AS dead
   FROM sizes s LEFT JOIN pg_catalog.pg_class c ON c.oid = s.of_table GROUP BY 1 ORDER BY 1
 `
 
@@ -633,9 +664,9 @@ type TableFiguresRow struct {
 	Dead  int64
 }
 
-// For metrics: the tables with rows, with the size on disk and the dead rows of each. The partitions of a table count with it, and
-// those that are detached with each other. The sizes of partitions are those that vacuum or analyze found last: to ask for the files
-// of thousands of partitions and their indexes locks and opens each of them. By the catalog.
+// For metrics: the tables with rows, with the size on disk and the dead rows of each. The partitions of a table count
+// with it, and those that are detached with each other. The sizes of partitions are those that vacuum or analyze found
+// last: to ask for the files of thousands of partitions and their indexes locks and opens each of them. By the catalog.
 func (q *Queries) TableFigures(ctx context.Context, db DBTX) ([]TableFiguresRow, error) {
 	rows, err := db.Query(ctx, tableFigures)
 	if err != nil {

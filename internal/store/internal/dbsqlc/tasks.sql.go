@@ -79,14 +79,16 @@ WITH lck AS MATERIALIZED (
            coalesce(t.interruptible AND t.wakes_at > now(), false) AS interrupts
       FROM holdfast.tasks t
      WHERE t.id = $4 AND t.state NOT IN (5, 6, 7, 8)
-       AND (t.state >= 3 OR t.interruptible AND t.wakes_at > now() OR $5::boolean AND ($6::integer = 0 OR t.pending < $6::integer))
+       AND (t.state >= 3 OR t.interruptible AND t.wakes_at > now()
+            OR $5::boolean AND ($6::integer = 0 OR t.pending < $6::integer))
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
     SELECT d.day, $7, $8, $9::text, $10::bytea, lck.id
       FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day)
      WHERE $9::text <> ''
-       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = $7 AND k.owner = $8 AND k.key = $9::text)
+       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
+                        WHERE k.tenant = $7 AND k.owner = $8 AND k.key = $9::text)
      ORDER BY d.day
     ON CONFLICT DO NOTHING
     RETURNING task
@@ -108,7 +110,8 @@ WITH lck AS MATERIALIZED (
       FROM ok WHERE t.id = $4 AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
-    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($1::text AS json), $11::uuid FROM ok
+    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($1::text AS json), $11::uuid
+      FROM ok
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
@@ -118,10 +121,14 @@ WITH lck AS MATERIALIZED (
       FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
-       (CASE WHEN ok.interrupts THEN holdfast.wait_interrupt(ok.id, ok.last_seq + 1, octet_length($1::text)) ELSE 0 END)::integer AS interrupted,
-       (CASE WHEN $2::text <> '' AND NOT ok.parked THEN holdfast.forward(ok.id, ok.last_seq + 1, $2::text) ELSE 0 END)::integer AS forwards,
+       (CASE WHEN ok.interrupts THEN holdfast.wait_interrupt(ok.id, ok.last_seq + 1, octet_length($1::text))
+             ELSE 0 END)::integer AS interrupted,
+       (CASE WHEN $2::text <> '' AND NOT ok.parked
+             THEN holdfast.forward(ok.id, ok.last_seq + 1, $2::text)
+             ELSE 0 END)::integer AS forwards,
        (CASE WHEN ok.parked AND ok.pushes
-             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked,
+             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2])
+             ELSE 0 END)::integer AS marked,
        coalesce(holdfast.audit(nullif($3::text, '')), 0)::bigint AS audited
   FROM ok
 `
@@ -234,7 +241,9 @@ func (q *Queries) NameForget(ctx context.Context, db DBTX, arg NameForgetParams)
 }
 
 const nameGet = `-- name: NameGet :one
-SELECT task FROM holdfast.task_names WHERE tenant = $1 AND owner = $2 AND agent = $3 AND client_id = $4
+SELECT task
+  FROM holdfast.task_names
+ WHERE tenant = $1 AND owner = $2 AND agent = $3 AND client_id = $4
 `
 
 type NameGetParams struct {
@@ -394,7 +403,8 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 
 const taskCancel = `-- name: TaskCancel :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested, t.cancel_requested_at
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage,
+           t.cancel_requested, t.cancel_requested_at
       FROM holdfast.tasks t
      WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -407,7 +417,8 @@ WITH lck AS MATERIALIZED (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
     SELECT x.id, x.agent, x.kept, x.last_seq, x.attempt, x.worker_id, x.idle, x.pushes, x.lineage, x.cancel_requested, x.cancel_requested_at, x.idle OR $3::text <> '' AND NOT x.cancel_requested AS logs FROM (
-        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
+        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id,
+               (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
                lck.lineage, lck.cancel_requested, lck.cancel_requested_at FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
@@ -432,19 +443,24 @@ WITH lck AS MATERIALIZED (
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
     SELECT eff.id, eff.last_seq + 1, CASE WHEN eff.idle THEN 2 ELSE 4 END, eff.kept, CASE WHEN eff.idle THEN 7 END, 0,
-           CASE WHEN NOT eff.idle THEN json_build_object('outcome', 'cancel', 'cancel', CAST(nullif($3::text, '') AS json))
-                WHEN $3::text <> '' THEN json_build_object('cancel', CAST(nullif($3::text, '') AS json)) END
+           CASE WHEN NOT eff.idle
+                THEN json_build_object('outcome', 'cancel', 'cancel', CAST(nullif($3::text, '') AS json))
+                WHEN $3::text <> ''
+                THEN json_build_object('cancel', CAST(nullif($3::text, '') AS json)) END
       FROM eff WHERE eff.logs
 ), noticed AS (
     INSERT INTO holdfast.cancel_notices (task, agent, reason)
     SELECT eff.id, eff.agent, 'canceled' FROM eff WHERE $4::boolean AND eff.attempt > 0
     ON CONFLICT DO NOTHING
 )
-SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq,
+       now()::timestamptz AS at,
        coalesce(extract(epoch FROM now() - eff.cancel_requested_at), -1)::float8 AS cancel_seconds,
        (CASE WHEN eff.idle AND eff.pushes
-             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
-       (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1) ELSE 0 END)::integer AS kin,
+             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1])
+             ELSE 0 END)::integer AS marked,
+       (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1)
+             ELSE 0 END)::integer AS kin,
        coalesce(holdfast.audit(nullif($1::text, '')), 0)::bigint AS audited
   FROM eff
 `
@@ -521,7 +537,8 @@ WITH inp AS MATERIALIZED (
     SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.lease, i.look, i.pushes, i.called, i.live_limit, i.queue_limit, i.audit, i.forwarded, i.traceparent FROM inp i
      WHERE (i.client_id = ''
             OR (SELECT count(*) FROM holdfast.task_names x
-                 WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent AND x.client_id = i.client_id) = 0)
+                 WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent
+                   AND x.client_id = i.client_id) = 0)
        AND (i.key = ''
             OR (SELECT count(*) FROM holdfast.idempotency_keys k
                  WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
@@ -530,7 +547,8 @@ WITH inp AS MATERIALIZED (
     -- In the order in which slots are locked. Each limit is counted once, at its first input.
     SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
            holdfast.limit_slot(n.tenant, n.owner, n.agent) AS slot,
-           row_number() OVER (PARTITION BY holdfast.limit_slot(n.tenant, n.owner, n.agent), n.tenant, n.owner, n.agent ORDER BY n.id) AS nth
+           row_number() OVER (PARTITION BY holdfast.limit_slot(n.tenant, n.owner, n.agent), n.tenant, n.owner, n.agent
+                                  ORDER BY n.id) AS nth
       FROM new n
      WHERE n.live_limit > 0 OR n.queue_limit > 0
 ), live AS MATERIALIZED (
@@ -539,10 +557,12 @@ WITH inp AS MATERIALIZED (
       FROM bounded b
 ), waits AS MATERIALIZED (
     SELECT y.id, y.agent, y.queue_limit, y.beyond, holdfast.limit_slot(y.agent) AS slot,
-           row_number() OVER (PARTITION BY holdfast.limit_slot(y.agent), y.agent, y.beyond, y.waits ORDER BY y.id) AS nth,
+           row_number() OVER (PARTITION BY holdfast.limit_slot(y.agent), y.agent, y.beyond, y.waits
+                                  ORDER BY y.id) AS nth,
            NOT y.beyond AND y.waits AS waits
       FROM (SELECT l.id, l.agent, l.queue_limit,
-                   l.live_limit > 0 AND l.nth + max(l.n) OVER (PARTITION BY l.tenant, l.owner, l.agent) > l.live_limit AS beyond,
+                   l.live_limit > 0
+                       AND l.nth + max(l.n) OVER (PARTITION BY l.tenant, l.owner, l.agent) > l.live_limit AS beyond,
                    l.queue_limit > 0 AND l.worker_id = '00000000-0000-0000-0000-000000000000' AS waits
               FROM live l) y
 ), waiting AS MATERIALIZED (
@@ -550,7 +570,8 @@ WITH inp AS MATERIALIZED (
       FROM waits w
 ), refused AS MATERIALIZED (
     SELECT z.id, CASE WHEN z.beyond THEN 1 ELSE 2 END AS by_limit
-      FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late FROM waiting q) z
+      FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late
+              FROM waiting q) z
      WHERE z.beyond OR z.late
 ), fresh AS MATERIALIZED (
     SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.lease, n.look, n.pushes, n.called, n.live_limit, n.queue_limit, n.audit, n.forwarded, n.traceparent FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
@@ -565,7 +586,10 @@ WITH inp AS MATERIALIZED (
 ), free AS MATERIALIZED (
     SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.lease, f.look, f.pushes, f.called, f.live_limit, f.queue_limit, f.audit, f.forwarded, f.traceparent FROM fresh f
      WHERE CASE WHEN f.called THEN holdfast.call_begin(f.id) ELSE f.key = ''
-        OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
+        OR f.id IN (SELECT task
+                      FROM keyed
+                     GROUP BY task
+                    HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
 ), named AS (
     INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task)
     SELECT tenant, owner, agent, client_id, id FROM free WHERE client_id <> ''
@@ -580,16 +604,18 @@ WITH inp AS MATERIALIZED (
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect,
+           nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
       FROM free f
      WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
      ORDER BY f.id
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes, forwarded)
-    SELECT c.id, c.agent, c.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1, c.runs, octet_length(i.payload),
-           CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes,
+                                     forwarded)
+    SELECT c.id, c.agent, c.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1, c.runs,
+           octet_length(i.payload), CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
       FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
@@ -612,7 +638,10 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts)
     SELECT task, config_id, host, holdfast.push_caller(tenant, owner), artifacts FROM push
 ), audited AS MATERIALIZED (
-    SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n FROM created c JOIN inp i ON i.id = c.id WHERE i.audit <> ''
+    SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n
+      FROM created c
+      JOIN inp i ON i.id = c.id
+     WHERE i.audit <> ''
 )
 SELECT id, created_at, 0::integer AS refused, coalesce((SELECT n FROM audited), 0)::bigint AS audited FROM created
  UNION ALL
@@ -748,7 +777,8 @@ WITH created AS (
                                 attempt, runs, worker_id, claimed_at, dialect, metadata, traceparent)
     SELECT i.id, i.agent, i.tenant, i.owner, i.context_id, 1, 1, 1,
            CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END,
-           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.dialect, nullif(i.metadata, '')::json, nullif(i.traceparent, '')
+           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.dialect, nullif(i.metadata, '')::json,
+           nullif(i.traceparent, '')
       FROM (SELECT unnest($2::uuid[]) AS id,
                    unnest($3::text[]) AS agent,
                    unnest($4::text[]) AS tenant,
@@ -771,9 +801,12 @@ WITH created AS (
                    unnest($13::integer[]) AS message_bytes) i
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT i.id, 1, 1, 0, i.payload::json FROM (SELECT unnest($2::uuid[]) AS id, unnest($14::text[]) AS payload) i
+    SELECT i.id, 1, 1, 0, i.payload::json
+      FROM (SELECT unnest($2::uuid[]) AS id, unnest($14::text[]) AS payload) i
 )
-SELECT id, created_at, 0::integer AS refused, coalesce((SELECT holdfast.audit(nullif($1::text, '')) FROM (SELECT count(*) FROM created) c), 0)::bigint AS audited
+SELECT id, created_at, 0::integer AS refused,
+       coalesce((SELECT holdfast.audit(nullif($1::text, '')) FROM (SELECT count(*) FROM created) c),
+                0)::bigint AS audited
   FROM created
 `
 
@@ -801,9 +834,10 @@ type TaskCreateLeanRow struct {
 	Audited   int64
 }
 
-// TaskCreate for ordinary tasks: no input has a key, an id of the client, a limit, a webhook or sealed headers, none was called by
-// an agent, and no earlier try may have been committed. So each input becomes a row, or all fail. audits is one JSON array for all.
-// Each part takes its columns from the parameters, because joins and copies of rows cost more than all that is written.
+// TaskCreate for ordinary tasks: no input has a key, an id of the client, a limit, a webhook or sealed headers, none
+// was called by an agent, and no earlier try may have been committed. So each input becomes a row, or all fail. audits
+// is one JSON array for all. Each part takes its columns from the parameters, because joins and copies of rows cost
+// more than all that is written.
 func (q *Queries) TaskCreateLean(ctx context.Context, db DBTX, arg TaskCreateLeanParams) ([]TaskCreateLeanRow, error) {
 	rows, err := db.Query(ctx, taskCreateLean,
 		arg.Audits,
@@ -846,7 +880,8 @@ func (q *Queries) TaskCreateLean(ctx context.Context, db DBTX, arg TaskCreateLea
 
 const taskFind = `-- name: TaskFind :one
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks
- WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean) AND agent = $5
+ WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean)
+   AND agent = $5
 `
 
 type TaskFindParams struct {
@@ -914,7 +949,8 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 
 const taskNamed = `-- name: TaskNamed :one
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks
- WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean) AND agent = $6
+ WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean)
+   AND agent = $6
 `
 
 type TaskNamedParams struct {
@@ -984,9 +1020,15 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 
 const taskOwners = `-- name: TaskOwners :many
 WITH RECURSIVE o AS (
-    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = $1 AND t.owner >= '' AND t.state <= $2 ORDER BY t.owner LIMIT 1)
+    (SELECT t.owner
+       FROM holdfast.tasks t
+      WHERE t.tenant = $1 AND t.owner >= '' AND t.state <= $2
+      ORDER BY t.owner LIMIT 1)
     UNION ALL
-    SELECT (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = $1 AND t.owner > o.owner AND t.state <= $2 ORDER BY t.owner LIMIT 1)
+    SELECT (SELECT t.owner
+              FROM holdfast.tasks t
+             WHERE t.tenant = $1 AND t.owner > o.owner AND t.state <= $2
+             ORDER BY t.owner LIMIT 1)
       FROM o WHERE o.owner IS NOT NULL
 )
 SELECT owner::text AS owner FROM o WHERE owner IS NOT NULL
@@ -1023,9 +1065,11 @@ const taskRead = `-- name: TaskRead :many
 SELECT l.seq, l.kind, l.state, l.append, l.artifact_id, l.payload, l.created_at,
        CAST(CASE WHEN l.seq = 1 THEN json_build_object(
            'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
-           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
+           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0),
+           'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
- WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean) AND l.agent = $5
+ WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean)
+   AND l.agent = $5
    AND (l.kind <> 3 OR $6::boolean) AND l.seq <= $7
 `
 
@@ -1093,21 +1137,25 @@ const taskReopen = `-- name: TaskReopen :one
 WITH free AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = $1 AND x.client_id = $2::text)
        AND ($3::text = '' OR NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
-                                            WHERE k.tenant = $4 AND k.owner = $5 AND k.key = $3::text)) AS new
+                                            WHERE k.tenant = $4 AND k.owner = $5
+                                              AND k.key = $3::text)) AS new
 ), refused AS MATERIALIZED (
     SELECT CASE
            WHEN NOT f.new THEN 0
            WHEN $6::integer > 0
-                AND holdfast.live_tasks(holdfast.limit_slot($4::text, $5::text, $7::text), $4, $5, $7, $6::integer)
+                AND holdfast.live_tasks(holdfast.limit_slot($4::text, $5::text, $7::text),
+                                        $4, $5, $7, $6::integer)
                     >= $6::integer THEN 1
            WHEN $8::integer > 0
-                AND holdfast.waiting_tasks(holdfast.limit_slot($7::text), $7, $8::integer) >= $8::integer THEN 2
+                AND holdfast.waiting_tasks(holdfast.limit_slot($7::text), $7, $8::integer)
+                    >= $8::integer THEN 2
            ELSE 0 END AS by_limit
       FROM free f
 ), lck AS MATERIALIZED (
     SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
       FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.client_id = $2::text AND t.tenant = $4 AND t.owner = $5 AND t.agent = $7
+     WHERE t.id = $1 AND t.client_id = $2::text AND t.tenant = $4 AND t.owner = $5
+       AND t.agent = $7
        AND t.state >= 5 AND (SELECT new FROM free) AND (SELECT by_limit FROM refused) = 0
        FOR NO KEY UPDATE
 ), keyed AS (
@@ -1127,14 +1175,18 @@ WITH free AS MATERIALIZED (
     ON CONFLICT (tenant, owner, agent, client_id) DO UPDATE SET task = excluded.task
 ), created AS (
     -- Each row comes from the update that frees its name.
-    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base, traceparent)
-    SELECT $10::uuid, $2::text, $7, $4, $5, $11, 1, 1, 1, $12, nullif($13::text, '')::json, r.stream_base,
+    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect,
+                                metadata, stream_base, traceparent)
+    SELECT $10::uuid, $2::text, $7, $4, $5, $11, 1, 1, 1, $12,
+           nullif($13::text, '')::json, r.stream_base,
            nullif($14::text, '')
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes, forwarded)
-    SELECT id, agent, 1, octet_length($15::text), CASE WHEN $16::text <> '' THEN jsonb_build_object('1', $16::text) END FROM created
+    SELECT id, agent, 1, octet_length($15::text),
+           CASE WHEN $16::text <> '' THEN jsonb_build_object('1', $16::text) END
+      FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST($15::text AS json) FROM created
@@ -1225,16 +1277,21 @@ WITH lck AS MATERIALIZED (
       FROM lck WHERE t.id = $2 AND t.id = lck.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
-    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, NULL::smallint, 0, CAST($4::text AS json), $5::uuid FROM lck
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, NULL::smallint, 0, CAST($4::text AS json), $5::uuid
+      FROM lck
      UNION ALL
     SELECT lck.id, lck.last_seq + 2, 2, lck.kept, 1::smallint, 0, NULL, NULL FROM lck WHERE lck.parked
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, input_seq, turn, message_bytes)
-    SELECT lck.id, lck.agent, holdfast.message_last(lck.id), lck.last_seq + 1, lck.turns + 1, octet_length($4::text) FROM lck WHERE lck.parked
+    SELECT lck.id, lck.agent, holdfast.message_last(lck.id), lck.last_seq + 1, lck.turns + 1,
+           octet_length($4::text)
+      FROM lck
+     WHERE lck.parked
 )
 SELECT lck.agent, (lck.last_seq + 1)::bigint AS seq, lck.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN lck.parked AND lck.pushes
-             THEN holdfast.push_mark(ARRAY[lck.id], ARRAY[lck.last_seq + 2], ARRAY[lck.last_seq + 2]) ELSE 0 END)::integer AS marked,
+             THEN holdfast.push_mark(ARRAY[lck.id], ARRAY[lck.last_seq + 2], ARRAY[lck.last_seq + 2])
+             ELSE 0 END)::integer AS marked,
        coalesce(holdfast.audit(nullif($1::text, '')), 0)::bigint AS audited
   FROM lck
 `
@@ -1347,7 +1404,9 @@ func (q *Queries) TaskSeen(ctx context.Context, db DBTX, arg TaskSeenParams) (Ta
 const taskSeqs = `-- name: TaskSeqs :many
 SELECT t.id, t.last_seq
   FROM unnest($1::uuid[]) AS i (id)
- CROSS JOIN LATERAL (SELECT x.id, x.last_seq FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
+ CROSS JOIN LATERAL (SELECT x.id, x.last_seq
+                       FROM holdfast.tasks x
+                      WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
 `
 
 type TaskSeqsParams struct {
@@ -1387,9 +1446,11 @@ const taskWitness = `-- name: TaskWitness :many
 SELECT l.seq, l.created_at,
        CAST(CASE WHEN l.seq = l.last_seq THEN json_build_object(
            'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
-           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
+           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0),
+           'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
- WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean) AND l.agent = $5
+ WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean)
+   AND l.agent = $5
    AND l.seq = ANY($6::bigint[])
 `
 
@@ -1408,8 +1469,8 @@ type TaskWitnessRow struct {
 	Header    []byte
 }
 
-// TaskRead for a task that this process has read before: only the events that show that its log is still the same, and the
-// task's columns with the last of them.
+// TaskRead for a task that this process has read before: only the events that show that its log is still the same, and
+// the task's columns with the last of them.
 func (q *Queries) TaskWitness(ctx context.Context, db DBTX, arg TaskWitnessParams) ([]TaskWitnessRow, error) {
 	rows, err := db.Query(ctx, taskWitness,
 		arg.ID,
