@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // The names of the actions.
@@ -52,11 +53,11 @@ type options struct {
 func (o *options) check(action string) error {
 	switch {
 	case o.Last && action != actRetry:
-		return invalid("last", "is for the action retry only")
+		return web.Invalid("last", "is for the action retry only")
 	case o.From != 0 && action != actRedeliver:
-		return invalid("from", "is for the action redeliver only")
+		return web.Invalid("from", "is for the action redeliver only")
 	case o.From < 0:
-		return invalid("from", "must not be negative")
+		return web.Invalid("from", "must not be negative")
 	}
 	return nil
 }
@@ -114,9 +115,9 @@ const maxReason = 1000
 func (x *exchange) reasoned(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
-		return invalid("reason", "must say why you act; the audit log keeps it")
+		return web.Invalid("reason", "must say why you act; the audit log keeps it")
 	case len(reason) > maxReason || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0):
-		return invalid("reason", fmt.Sprintf("must be UTF-8 without NUL and at most %d bytes", maxReason))
+		return web.Invalid("reason", fmt.Sprintf("must be UTF-8 without NUL and at most %d bytes", maxReason))
 	}
 	by := x.who.Caller
 	by.Reason = reason
@@ -188,7 +189,7 @@ func (x *exchange) idempotencyKey() (string, error) {
 	case len(values) == 0:
 		return "", nil
 	case len(values) > 1 || values[0] == "" || len(values[0]) > 255:
-		return "", invalid("Idempotency-Key", "must be given once, with 1 to 255 bytes")
+		return "", web.Invalid("Idempotency-Key", "must be given once, with 1 to 255 bytes")
 	}
 	return engine.OperatorKeys + values[0], nil
 }
@@ -361,13 +362,13 @@ func (r *answerRequest) message() (*task.Message, error) {
 	m := &task.Message{Role: task.RoleUser, Metadata: r.Metadata}
 	switch {
 	case r.Text == "" && len(r.Parts) == 0:
-		return nil, invalid("text", "give a text, or parts")
+		return nil, web.Invalid("text", "give a text, or parts")
 	case r.Text != "" && len(r.Parts) > 0:
-		return nil, invalid("parts", "cannot be combined with text; make the text a part")
+		return nil, web.Invalid("parts", "cannot be combined with text; make the text a part")
 	case r.Text != "":
 		m.Parts = []task.Part{task.Text(r.Text)}
 	case len(r.Parts) > maxParts:
-		return nil, invalid("parts", fmt.Sprintf("must have at most %d elements", maxParts))
+		return nil, web.Invalid("parts", fmt.Sprintf("must have at most %d elements", maxParts))
 	}
 	if err := object("metadata", r.Metadata); err != nil {
 		return nil, err
@@ -393,7 +394,7 @@ func (r *answerRequest) message() (*task.Message, error) {
 			kinds++
 		}
 		if kinds != 1 {
-			return nil, invalid(at, "must have exactly one of text, raw, url and data")
+			return nil, web.Invalid(at, "must have exactly one of text, raw, url and data")
 		}
 		if err := object(at+".metadata", p.Metadata); err != nil {
 			return nil, err
@@ -406,7 +407,7 @@ func (r *answerRequest) message() (*task.Message, error) {
 // object checks that a member is absent or a JSON object.
 func object(name string, raw json.RawMessage) error {
 	if raw != nil && (len(raw) == 0 || raw[0] != '{') {
-		return invalid(name, "must be a JSON object")
+		return web.Invalid(name, "must be a JSON object")
 	}
 	return nil
 }

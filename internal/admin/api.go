@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Path is where the admin API is.
@@ -125,7 +125,7 @@ type Options struct {
 // API answers the requests of operators.
 type API struct {
 	o         Options
-	mux       *http.ServeMux
+	routes    *web.Routes
 	feed      *feed
 	streams   *limit.Places
 	doctor    chan struct{} // holds an element while an examination runs
@@ -143,13 +143,16 @@ const requestTimeout = 30 * time.Second
 
 // New makes the API. Run starts its live lists. It must be called before the first part runs, because it subscribes to signals.
 func New(o Options) *API {
-	a := &API{o: o, mux: http.NewServeMux(), streams: limit.NewPlaces(o.Streams, o.StreamsOfAddress), doctor: make(chan struct{}, 1), verifying: make(chan struct{}, 1)}
+	a := &API{o: o, streams: limit.NewPlaces(o.Streams, o.StreamsOfAddress), doctor: make(chan struct{}, 1), verifying: make(chan struct{}, 1)}
 	a.queued.keep, a.lagging.keep = 2*time.Second, 2*time.Second
 	a.measured.keep, a.sized.keep = 5*time.Second, 15*time.Second
 	a.stopping, a.stop = context.WithCancel(context.Background())
 	a.feed = newFeed(o)
-	for _, r := range a.routes() {
-		a.mux.Handle(r.method+" "+Path+r.path, a.handler(r))
+	a.routes = web.NewRoutes("docs/admin-api.yaml", a.fail)
+	for _, r := range a.operations() {
+		a.routes.Handle(r.method+" "+Path+r.path, func(w http.ResponseWriter, req *http.Request) error {
+			return a.handle(&r, w, req, req.Context().Value(whoKey{}).(*Admitted))
+		})
 	}
 	return a
 }
@@ -170,7 +173,7 @@ type route struct {
 	do     func(x *exchange) error
 }
 
-func (a *API) routes() []route {
+func (a *API) operations() []route {
 	return []route{
 		{method: "GET", path: "/me", right: View, do: a.me},
 		{method: "GET", path: "/tasks", right: View, do: a.tasks},
@@ -239,7 +242,7 @@ type Operation struct {
 // Operations lists the operations.
 func Operations() []Operation {
 	var out []Operation
-	for _, r := range (&API{}).routes() {
+	for _, r := range (&API{}).operations() {
 		out = append(out, Operation{r.method, strings.ReplaceAll(r.path, "...", ""), r.right, r.whole, r.stream})
 	}
 	return out
@@ -264,40 +267,24 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // telemetry.AdminHandler has set one for strangers
-	if _, pattern := a.mux.Handler(r); pattern == "" {
-		a.unknown(w, r)
-		return
-	}
-	a.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), whoKey{}, who)))
+	a.routes.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), whoKey{}, who)))
 }
 
 type whoKey struct{}
 
-// unknown answers a request for a path or a method that does not exist.
-func (a *API) unknown(w http.ResponseWriter, r *http.Request) {
-	var allowed []string
-	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodPost} {
-		other := *r
-		other.Method = method
-		if _, pattern := a.mux.Handler(&other); pattern != "" {
-			allowed = append(allowed, method)
-		}
-	}
-	p := refuse(http.StatusNotFound, reasonNotFound, "", "docs/admin-api.yaml lists the paths and their methods")
-	if len(allowed) > 0 {
-		p = refuse(http.StatusMethodNotAllowed, reasonMethod, "", "docs/admin-api.yaml lists the paths and their methods")
-		w.Header().Set("Allow", strings.Join(allowed, ", "))
-	}
-	a.fail(w, r, p)
-}
+// Refuse answers a request beside the API with an error.
+func (a *API) Refuse(w http.ResponseWriter, r *http.Request, err error) { a.fail(w, r, err) }
 
-func (a *API) handler(r route) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		who := req.Context().Value(whoKey{}).(*Admitted)
-		if err := a.handle(&r, w, req, who); err != nil {
-			a.fail(w, req, err)
-		}
-	})
+// fail answers with an error.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // the client has left
+	}
+	p := web.ProblemOf(err)
+	if p.Status == http.StatusUnauthorized && a.o.Login != nil {
+		p.Login = a.o.Login
+	}
+	p.Answer(w, r, writeTimeout, a.o.Log)
 }
 
 func (a *API) handle(r *route, w http.ResponseWriter, req *http.Request, who *Admitted) error {
@@ -305,9 +292,9 @@ func (a *API) handle(r *route, w http.ResponseWriter, req *http.Request, who *Ad
 	case who.Right < r.right:
 		return a.o.Need(r.right)
 	case r.whole && who.Bound:
-		return refuse(http.StatusForbidden, reasonForbidden, "", "operators of one tenant may not see what belongs to the whole server (admin.all_tenants_scope)")
+		return web.Refuse(http.StatusForbidden, web.ReasonForbidden, "", "operators of one tenant may not see what belongs to the whole server (admin.all_tenants_scope)")
 	case r.method != http.MethodGet && who.ReadOnly != "":
-		return refuse(http.StatusForbidden, reasonForbidden, "", who.ReadOnly)
+		return web.Refuse(http.StatusForbidden, web.ReasonForbidden, "", who.ReadOnly)
 	}
 	if r.method != http.MethodGet {
 		if err := a.o.SameOrigin(req, who.Session != nil); err != nil {
@@ -341,12 +328,7 @@ func (x *exchange) found() (*store.AdminTask, error) {
 func (x *exchange) ok(doc any) error { return x.answer(http.StatusOK, doc) }
 
 func (x *exchange) answer(status int, doc any) error {
-	raw, err := marshal(doc)
-	if err != nil {
-		return err
-	}
-	send(x.w, status, "application/json", raw)
-	return nil
+	return web.Answer(x.w, x.r, writeTimeout, status, "application/json", doc)
 }
 
 // marshal writes JSON. Stored JSON keeps its numbers and the order of its members.
@@ -361,14 +343,6 @@ func marshal(doc any) ([]byte, error) {
 // writeTimeout bounds how long a client may take to read an answer.
 const writeTimeout = time.Minute
 
-func send(w http.ResponseWriter, status int, media string, raw []byte) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
-	w.Header().Set("Content-Type", media)
-	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-	w.WriteHeader(status)
-	_, _ = w.Write(raw) //nolint:gosec // JSON, of a type that browsers do not render, with nosniff
-}
-
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 1 << 20
 
@@ -376,14 +350,14 @@ const maxBody = 1 << 20
 func (x *exchange) body(into any) error {
 	// A page in a browser cannot send this type without a preflight request.
 	if kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/json")
+		return web.Refuse(http.StatusUnsupportedMediaType, web.ReasonInvalid, "Content-Type", "must be application/json")
 	}
 	d := json.NewDecoder(http.MaxBytesReader(x.w, x.r.Body, maxBody))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	if err == nil {
 		if _, more := d.Token(); more == nil {
-			return invalid("", "the body must be one JSON object")
+			return web.Invalid("", "the body must be one JSON object")
 		}
 		return nil
 	}
@@ -393,11 +367,11 @@ func (x *exchange) body(into any) error {
 	)
 	switch name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); {
 	case errors.As(err, &large):
-		return refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "", "the body must not be longer than 1 MiB")
+		return web.Refuse(http.StatusRequestEntityTooLarge, web.ReasonTooLarge, "", "the body must not be longer than 1 MiB")
 	case errors.As(err, &typed):
-		return invalid(typed.Field, "must not be a JSON "+typed.Value)
+		return web.Invalid(typed.Field, "must not be a JSON "+typed.Value)
 	case unknown:
-		return invalid(strings.Trim(name, `"`), "is no member of this request")
+		return web.Invalid(strings.Trim(name, `"`), "is no member of this request")
 	}
-	return invalid("", "the body is not a JSON object: "+err.Error())
+	return web.Invalid("", "the body is not a JSON object: "+err.Error())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 type artifactView struct {
@@ -233,7 +234,7 @@ func (a *API) artifactPart(x *exchange) error {
 	}
 	want, err := strconv.Atoi(x.r.PathValue("part"))
 	if err != nil || want < 0 {
-		return invalid("part", "must be the number of a part, from 0 on")
+		return web.Invalid("part", "must be the number of a part, from 0 on")
 	}
 	ctx, end, err := a.enter(x)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // jobFilter selects the tasks of a job.
@@ -34,20 +35,20 @@ func (f *jobFilter) filter() (*store.AdminFilter, error) {
 		text *string
 	}{{"agent", &f.Agent}, {"tenant", f.Tenant}, {"owner", f.Owner}, {"context", &f.Context}} {
 		if v := member.text; v != nil && badText(*v) {
-			return nil, invalid("filter."+member.name, notText)
+			return nil, web.Invalid("filter."+member.name, notText)
 		}
 	}
 	for i, name := range f.States {
 		state, ok := task.ParseState(name)
 		if !ok {
-			return nil, invalid(fmt.Sprintf("filter.states[%d]", i), fmt.Sprintf("%q is not a state; use one of %s", name, stateNames()))
+			return nil, web.Invalid(fmt.Sprintf("filter.states[%d]", i), fmt.Sprintf("%q is not a state; use one of %s", name, stateNames()))
 		}
 		if !slices.Contains(out.States, state) {
 			out.States = append(out.States, state)
 		}
 	}
 	if len(f.States) == 0 && f.Agent == "" && f.Tenant == nil && f.Owner == nil && f.Context == "" && f.Since.IsZero() && f.Until.IsZero() {
-		return nil, invalid("filter", "selects every task; give states, agent, tenant, owner, context, since or until")
+		return nil, web.Invalid("filter", "selects every task; give states, agent, tenant, owner, context, since or until")
 	}
 	return out, nil
 }
@@ -112,7 +113,7 @@ func (a *API) addJob(x *exchange) error {
 		return err
 	}
 	if len(x.r.Header.Values("Idempotency-Key")) > 0 {
-		return invalid("Idempotency-Key", "is not for jobs; if an answer is lost, look at /jobs before you repeat the request")
+		return web.Invalid("Idempotency-Key", "is not for jobs; if an answer is lost, look at /jobs before you repeat the request")
 	}
 	var body jobRequest
 	if err := x.body(&body); err != nil {
@@ -120,7 +121,7 @@ func (a *API) addJob(x *exchange) error {
 	}
 	act, known := actions[body.Action]
 	if !known {
-		return invalid("action", fmt.Sprintf("%q is not an action; use one of %s", body.Action, strings.Join(slices.Sorted(maps.Keys(actions)), ", ")))
+		return web.Invalid("action", fmt.Sprintf("%q is not an action; use one of %s", body.Action, strings.Join(slices.Sorted(maps.Keys(actions)), ", ")))
 	}
 	if x.who.Right < act.right {
 		return a.o.Need(act.right)
@@ -337,11 +338,11 @@ func (a *API) batch(ctx context.Context, op *store.Operator, j *store.Job, opts 
 	var purged []task.ID
 	done, skipped, failed, renewed := 0, 0, 0, time.Now()
 	fail := func(id task.ID, err error) {
-		if toProblem(err).Status == http.StatusInternalServerError {
+		if web.ProblemOf(err).Status == http.StatusInternalServerError {
 			a.o.Log.Warn("a job failed for a task", "task", id.String(), "error", err)
 		}
 		failed++
-		j.Failures = append(j.Failures, store.JobFailure{Task: id.String(), Error: bounded(toProblem(err).Error())})
+		j.Failures = append(j.Failures, store.JobFailure{Task: id.String(), Error: bounded(web.ProblemOf(err).Error())})
 		j.Failures = j.Failures[max(0, len(j.Failures)-jobFailures):]
 	}
 	for all, i := j.Batch, 0; i < len(all); i++ {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // The database cannot compare with NUL: such a job would fail in each of its steps and never end.
@@ -17,7 +19,7 @@ func TestFiltersOfJobsAreRefused(t *testing.T) {
 			var f jobFilter
 			require.NoError(t, json.Unmarshal([]byte(`{"`+member+`":"`+value+`"}`), &f))
 			_, err := f.filter()
-			var p *problem
+			var p *web.Problem
 			require.ErrorAs(t, err, &p)
 			require.Equal(t, "filter."+member, p.Field)
 		}

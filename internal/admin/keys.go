@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 type keysPage struct {
@@ -27,7 +28,7 @@ func (a *API) keys(x *exchange) error {
 	}
 	found, err := x.op.ListAPIKeys(x.ctx, before, limit+1)
 	if task.KindOf(err) == task.NotFound {
-		return invalid("before", "no key has this id; give the next of the page before")
+		return web.Invalid("before", "no key has this id; give the next of the page before")
 	} else if err != nil {
 		return err
 	}
@@ -62,18 +63,18 @@ const (
 func (r *keyRequest) check() error {
 	switch {
 	case r.Subject == "":
-		return invalid("subject", "must name the caller that the key stands for")
+		return web.Invalid("subject", "must name the caller that the key stands for")
 	case len(r.Name) > maxKeyName || strings.ContainsRune(r.Name, 0):
-		return invalid("name", "must not be longer than 255 bytes, and have no NUL")
+		return web.Invalid("name", "must not be longer than 255 bytes, and have no NUL")
 	case len(r.Scopes) > maxScopes:
-		return invalid("scopes", "must not be more than 100")
+		return web.Invalid("scopes", "must not be more than 100")
 	case r.ExpiresInSeconds < 0 || r.ExpiresInSeconds > int64(maxKeyLife/time.Second):
-		return invalid("expires_in_seconds", "must be from 0 (never) to 100 years")
+		return web.Invalid("expires_in_seconds", "must be from 0 (never) to 100 years")
 	}
 	for _, scope := range r.Scopes {
 		// As RFC 6749 defines scopes.
 		if scope == "" || len(scope) > maxScope || strings.ContainsFunc(scope, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
-			return invalid("scopes", "a scope is at most 255 visible ASCII characters, without space, quote and backslash")
+			return web.Invalid("scopes", "a scope is at most 255 visible ASCII characters, without space, quote and backslash")
 		}
 	}
 	return nil
@@ -85,7 +86,7 @@ func (a *API) addKey(x *exchange) error {
 		return err
 	}
 	if x.r.Header.Values("Idempotency-Key") != nil {
-		return invalid("Idempotency-Key", "is not for keys: their secret is shown once; list the keys and revoke the one whose answer was lost")
+		return web.Invalid("Idempotency-Key", "is not for keys: their secret is shown once; list the keys and revoke the one whose answer was lost")
 	}
 	var body keyRequest
 	if err := x.body(&body); err != nil {
@@ -102,14 +103,14 @@ func (a *API) addKey(x *exchange) error {
 		own := x.who.Caller.Tenant
 		switch {
 		case body.Tenant != nil && k.Tenant != own:
-			return refuse(http.StatusForbidden, reasonForbidden, "tenant", "operators of one tenant create keys of their tenant only")
+			return web.Refuse(http.StatusForbidden, web.ReasonForbidden, "tenant", "operators of one tenant create keys of their tenant only")
 		case slices.Contains(k.Scopes, a.o.AllTenantsScope):
-			return refuse(http.StatusForbidden, reasonForbidden, "scopes", "operators of one tenant may not give the scope "+a.o.AllTenantsScope)
+			return web.Refuse(http.StatusForbidden, web.ReasonForbidden, "scopes", "operators of one tenant may not give the scope "+a.o.AllTenantsScope)
 		}
 		k.Tenant = own
 	}
 	if err := auth.CheckSubject(k.Tenant, k.Subject); err != nil {
-		return invalid("subject", err.Error())
+		return web.Invalid("subject", err.Error())
 	}
 	if err := x.reasoned(body.Reason); err != nil {
 		return err

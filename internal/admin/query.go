@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // query reads the parameters of a request. It keeps the first error, and done reports parameters that nothing has read: with a
@@ -23,14 +24,14 @@ type query struct {
 func parseQuery(raw string) (*query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, invalid("", "the query is not valid: "+err.Error())
+		return nil, web.Invalid("", "the query is not valid: "+err.Error())
 	}
 	return &query{values: values}, nil
 }
 
 func (q *query) bad(name, format string, args ...any) {
 	if q.err == nil {
-		q.err = invalid(name, fmt.Sprintf(format, args...))
+		q.err = web.Invalid(name, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -186,7 +187,7 @@ func (q *query) done() error {
 			if len(q.read) > 0 {
 				known = "it has " + strings.Join(q.read, ", ")
 			}
-			return invalid(name, "is no parameter of this operation; "+known)
+			return web.Invalid(name, "is no parameter of this operation; "+known)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Talk is how operators talk to agents.
@@ -143,12 +144,12 @@ func (x *exchange) named(agent *Agent) (task.Caller, error) {
 	for _, name := range []string{subjectHeader, tenantHeader, scopesHeader, reasonHeader} {
 		all := x.r.Header[name]
 		if len(all) > 1 {
-			return c, invalid(name, "must be given once")
+			return c, web.Invalid(name, "must be given once")
 		}
 		if len(all) == 1 {
 			value, err := url.PathUnescape(all[0])
 			if err != nil {
-				return c, invalid(name, "must be percent-encoded")
+				return c, web.Invalid(name, "must be percent-encoded")
 			}
 			values[name] = value
 		}
@@ -160,23 +161,23 @@ func (x *exchange) named(agent *Agent) (task.Caller, error) {
 	c.Subject, c.Tenant, c.Scopes = values[subjectHeader], values[tenantHeader], strings.Fields(values[scopesHeader])
 	if len(agent.Schemes) == 0 {
 		if c.Subject != "" || c.Tenant != "" || len(c.Scopes) > 0 {
-			return c, invalid(subjectHeader, "must not be given: all callers of this agent are anonymous")
+			return c, web.Invalid(subjectHeader, "must not be given: all callers of this agent are anonymous")
 		}
 		return c, nil
 	}
 	if x.who.Bound {
 		if _, given := values[tenantHeader]; given && c.Tenant != by.Tenant {
-			return c, refuse(http.StatusForbidden, reasonForbidden, tenantHeader, "must be your tenant")
+			return c, web.Refuse(http.StatusForbidden, web.ReasonForbidden, tenantHeader, "must be your tenant")
 		}
 		c.Tenant = by.Tenant
 	}
 	if err := auth.CheckSubject(c.Tenant, c.Subject); err != nil {
-		return c, invalid(subjectHeader, "must name the caller: "+err.Error())
+		return c, web.Invalid(subjectHeader, "must name the caller: "+err.Error())
 	}
 	if x.who.Watch != nil { // else everybody here may do everything
 		for _, scope := range c.Scopes {
 			if !by.Has(scope) {
-				return c, refuse(http.StatusForbidden, reasonForbidden, scopesHeader, "must be scopes that you have yourself")
+				return c, web.Refuse(http.StatusForbidden, web.ReasonForbidden, scopesHeader, "must be scopes that you have yourself")
 			}
 		}
 	}

@@ -22,13 +22,11 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/notify"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 	"github.com/holdfast-a2a/holdfast/internal/web"
@@ -84,6 +82,13 @@ func (a *served) show(public card.Card, extended *card.Card, revision int64) {
 	a.cards.Store(c)
 }
 
+// Mount is a handler of all paths below one.
+type Mount struct {
+	Path    string // as /run/v1: also itself, without more
+	Name    string // of spans
+	Handler http.Handler
+}
+
 // Options configures a server.
 type Options struct {
 	Agents []Agent
@@ -97,20 +102,9 @@ type Options struct {
 	JSONRPC *jsonrpc.Binding
 	REST    *rest.Binding
 	GRPC    *grpcapi.Binding // nil: no gRPC
-	// RunAPI answers the requests that it serves, from agents. It may be nil.
-	RunAPI interface {
-		http.Handler
-		Serves(r *http.Request) bool
-	}
-	// WorkerAPI answers the requests that it serves, from workers. It may be nil.
-	WorkerAPI interface {
-		http.Handler
-		Serves(r *http.Request) bool
-	}
-	// Notifications receives those of agents behind fronts. Nil: none.
-	Notifications *notify.Handler
-	// Callbacks serves resume URLs. Nil: no URLs.
-	Callbacks *callback.Handler
+	// Mounts are served beside the agents, before the rules for clients and pages in browsers: their requests have a credential that
+	// no browser sends by itself (a token, or the URL itself), and their senders may know this server by another host name.
+	Mounts []Mount
 	// Keys signs the cards, unless PlainCards is set, and its public keys are published. Nil:
 	// neither. Without PublicURL cards are not signed, since their URLs follow the request. The
 	// operation for the extended card then returns an error.
@@ -165,8 +159,7 @@ func New(o Options) *Server {
 	s.arrivals = limit.Headers{Budget: o.Headers, Streams: limit.NewPlaces(maxArrivals, maxArrivalsOfAddress)}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
-	// Before the rules for pages: the URL of a callback is its credential, and a page of any origin may lead to it.
-	e.Pre(s.limitBody, s.callbacks, s.notifications, s.runAPI, s.workerAPI, s.foreign)
+	e.Pre(s.limitBody, s.mounts, s.foreign)
 	if len(o.CORS.Origins) > 0 {
 		e.Pre(cors(o.CORS))
 	}
@@ -266,28 +259,19 @@ func (s *Server) routes(e *echo.Echo, base string, a *served) {
 	s.cardRoutes(e, base, a)
 }
 
-// callbacks serves resume URLs.
-func (s *Server) callbacks(next echo.HandlerFunc) echo.HandlerFunc {
+// mounts passes requests below a mount on.
+func (s *Server) mounts(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		token, ok := callback.Match(c.Request().URL.Path)
-		if !ok || s.opt.Callbacks == nil {
-			return next(c)
+		r := c.Request()
+		for i := range s.opt.Mounts {
+			m := &s.opt.Mounts[i]
+			if rest, below := strings.CutPrefix(r.URL.Path, m.Path); below && (rest == "" || rest[0] == '/') {
+				tracing.Current(r.Context()).Name(m.Name)
+				m.Handler.ServeHTTP(c.Response().Writer, r)
+				return nil
+			}
 		}
-		tracing.Current(c.Request().Context()).Name("resume")
-		s.opt.Callbacks.Serve(c.Response().Writer, c.Request(), token)
-		return nil
-	}
-}
-
-// notifications passes those of agents on, before the rules for clients and browsers: as runAPI does.
-func (s *Server) notifications(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if s.opt.Notifications == nil || !s.opt.Notifications.Serves(c.Request()) {
-			return next(c)
-		}
-		tracing.Current(c.Request().Context()).Name("notification")
-		s.opt.Notifications.ServeHTTP(c.Response().Writer, c.Request())
-		return nil
+		return next(c)
 	}
 }
 
@@ -301,31 +285,6 @@ func (s *Server) rest(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		s.opt.REST.Serve(c.Response().Writer, c.Request(), s.arrival(c.Request(), agent, common), target)
-		return nil
-	}
-}
-
-// runAPI passes the requests of agents on, before the rules for clients and browsers: a token is a credential that no
-// browser sends by itself, and agents may know this server by another host name.
-func (s *Server) runAPI(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if s.opt.RunAPI == nil || !s.opt.RunAPI.Serves(c.Request()) {
-			return next(c)
-		}
-		tracing.Current(c.Request().Context()).Name("run API")
-		s.opt.RunAPI.ServeHTTP(c.Response().Writer, c.Request())
-		return nil
-	}
-}
-
-// workerAPI passes the requests of workers on, as runAPI does.
-func (s *Server) workerAPI(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if s.opt.WorkerAPI == nil || !s.opt.WorkerAPI.Serves(c.Request()) {
-			return next(c)
-		}
-		tracing.Current(c.Request().Context()).Name("worker API")
-		s.opt.WorkerAPI.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
@@ -42,7 +43,7 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 // newAPI makes the public server with its three bindings; nil without the api role.
 func newAPI(
 	e *env, agents *agents, access *access, p *ports, eng *engine.Engine, operations *dispatch.Runner, ring *keys.Ring,
-	callbacks *callback.Handler, runAPI *runapi.API, remote *remote.API, notifications *notify.Handler,
+	callbacks *callback.Handler, runAPI *runapi.API, workerAPI *remote.API, notifications *notify.Handler,
 ) *rpc.Server {
 	if eng == nil {
 		return nil
@@ -58,10 +59,6 @@ func newAPI(
 		Unversioned:   renderings[cfg.Protocol.CardUnversioned],
 		LocalOnly:     cfg.LocalOnly(),
 		Proxies:       cfg.TrustedProxies(),
-		Callbacks:     callbacks,
-		RunAPI:        runAPI,
-		WorkerAPI:     remote,
-		Notifications: notifications,
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Headers: e.memory.Headers, Refused: e.metrics.ConnectionRefused,
 		Tracer: e.tracer,
@@ -80,6 +77,18 @@ func newAPI(
 			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout, Headers: e.memory.Headers,
 			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(), Proxies: cfg.TrustedProxies(), Tracer: e.tracer,
 		})
+	}
+	if callbacks != nil {
+		o.Mounts = append(o.Mounts, rpc.Mount{Path: strings.TrimSuffix(task.ResumePath, "/"), Name: "resume", Handler: callbacks})
+	}
+	if notifications != nil {
+		o.Mounts = append(o.Mounts, rpc.Mount{Path: strings.TrimSuffix(notify.Path, "/"), Name: "notification", Handler: notifications})
+	}
+	if runAPI != nil {
+		o.Mounts = append(o.Mounts, rpc.Mount{Path: runapi.Path, Name: "run API", Handler: runAPI})
+	}
+	if workerAPI != nil {
+		o.Mounts = append(o.Mounts, rpc.Mount{Path: remote.Root, Name: "worker API", Handler: workerAPI})
 	}
 	if ring != nil {
 		o.Keys, o.PlainCards = ring, !cfg.Signing.Cards

@@ -41,6 +41,12 @@ type BodyFault struct {
 	Err    error // the server has no memory for the body now
 }
 
+// Error implements error.
+func (f *BodyFault) Error() string { return f.Msg }
+
+// Unwrap returns why the server could not read the body.
+func (f *BodyFault) Unwrap() error { return f.Err }
+
 // Begin sets the read deadline of the body. The deadline stays when the body is refused: net/http
 // then reads on for a while to reuse the connection.
 func (l BodyLimits) Begin(w http.ResponseWriter) {

@@ -218,7 +218,7 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request) {
 		if i < 0 {
 			s.complain("%s %s: the token %q is of no run", q.Method, q.URL, token)
 			s.mu.Unlock()
-			x.problem(&problem{status: http.StatusUnauthorized, reason: "token"})
+			x.problem(&problem{status: http.StatusUnauthorized, reason: "unauthenticated"})
 			return
 		}
 		x.run = s.runs[i]
@@ -240,7 +240,7 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request) {
 		ok := token == s.credential
 		s.mu.Unlock()
 		if !ok {
-			x.problem(&problem{status: http.StatusUnauthorized, reason: "credential"})
+			x.problem(&problem{status: http.StatusUnauthorized, reason: "unauthenticated"})
 			return
 		}
 	}

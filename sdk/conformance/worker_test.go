@@ -417,7 +417,7 @@ func outOfStep(t *testing.T) {
 func runOver(t *testing.T) {
 	t.Helper()
 	for _, refuse := range []*problem{
-		{status: http.StatusGone, reason: "over", more: map[string]any{}}, {status: http.StatusUnauthorized, reason: "token", more: map[string]any{}},
+		{status: http.StatusGone, reason: "over", more: map[string]any{}}, {status: http.StatusUnauthorized, reason: "unauthenticated", more: map[string]any{}},
 	} {
 		b := begin(t, 1, func(b *bench) { b.line = once(action{refuse: refuse}, 5) })
 		r := b.add("slow 1000 20")

@@ -53,14 +53,11 @@ const (
 	nothing = "There is nothing here."
 )
 
-// Match returns the token of a path that leads to this handler.
-func Match(path string) (token string, ok bool) { return strings.CutPrefix(path, task.ResumePath) }
-
-// Serve answers a request with a token. It says the same of a forged token, an unknown task and a deleted one, and nothing of
+// ServeHTTP answers a request by a resume URL. It says the same of a forged token, an unknown task and a deleted one, and nothing of
 // what the request has.
-func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, token string) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	id, number, ok := h.opt.Tokens.Read(token)
+	id, number, ok := h.opt.Tokens.Read(strings.TrimPrefix(r.URL.Path, task.ResumePath))
 	if !ok {
 		say(w, http.StatusNotFound, nothing)
 		return

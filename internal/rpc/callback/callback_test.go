@@ -68,7 +68,7 @@ func newRig(t *testing.T, of *tasks, set ...func(*callback.Options)) *rig {
 	for _, change := range set {
 		change(&o)
 	}
-	f.Server = httptest.NewServer(rpc.New(rpc.Options{Callbacks: callback.New(o), Log: log}))
+	f.Server = httptest.NewServer(rpc.New(rpc.Options{Mounts: []rpc.Mount{{Path: "/resume", Handler: callback.New(o)}}, Log: log}))
 	t.Cleanup(f.Close)
 	return f
 }

@@ -49,9 +49,6 @@ func (h *Handler) Target(id task.ID) (url, token string) {
 	return h.o.URL + Path + h.o.Tokens.Make(id, inURL), tokenPrefix + h.o.Tokens.Make(id, inHeader)
 }
 
-// Serves reports whether a request is a notification.
-func (h *Handler) Serves(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, Path) }
-
 // ServeHTTP answers a notification. It says the same of every request without the URL and the token of its task, and of a task
 // that has ended or was deleted the same as of a task that runs. It also answers servers that ask whether the URL wants their
 // notifications: it repeats their validationToken.

@@ -47,7 +47,7 @@ func newRig(t *testing.T) *rig {
 		defer r.mu.Unlock()
 		r.said[outcome]++
 	}})
-	r.Server = httptest.NewServer(rpc.New(rpc.Options{Notifications: r.Handler, LocalOnly: true, Log: slog.New(slog.DiscardHandler)}))
+	r.Server = httptest.NewServer(rpc.New(rpc.Options{Mounts: []rpc.Mount{{Path: "/notifications", Handler: r.Handler}}, LocalOnly: true, Log: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(r.Close)
 	return r
 }

@@ -1,6 +1,5 @@
-// Package fault says how an error of the domain appears to clients. It holds the only table of
-// errors: one row per kind, following A2A 1.0. Where an older version differs, that version's codec
-// overrides the row.
+// Package fault says how an error of the domain appears outside. It holds the only table of errors: one row per kind, following
+// A2A 1.0, with the problem document of our own APIs. Where an older version differs, that version's codec overrides the row.
 package fault
 
 import (
@@ -21,6 +20,13 @@ type Row struct {
 	HTTP    int    // status, HTTP+JSON
 	GRPC    uint32 // status, gRPC
 	Reason  string // google.rpc.ErrorInfo
+	Problem        // our own APIs: admin, run and worker
+}
+
+// Problem is how a kind of error appears in a problem document.
+type Problem struct {
+	Status int
+	Name   string // its reason, for programs
 }
 
 // Table has a row for each task.Kind.
@@ -42,26 +48,26 @@ const (
 // Base is the table of A2A 1.0. Kinds without a JSON-RPC code in 1.0 take the nearest one: -32600
 // where the HTTP status blames the client, -32603 where it blames the server.
 var Base = Table{
-	task.Internal:             {-32603, "Internal error", 500, GRPCInternal, "INTERNAL_ERROR"},
-	task.NotFound:             {-32001, "Task not found", 404, GRPCNotFound, "TASK_NOT_FOUND"},
-	task.NotCancelable:        {-32002, "Task cannot be canceled", 400, GRPCFailedPrecondition, "TASK_NOT_CANCELABLE"},
-	task.PushUnsupported:      {-32003, "Push Notification is not supported", 400, GRPCFailedPrecondition, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
-	task.Unsupported:          {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION"},
-	task.StreamingUnsupported: {-32004, "Streaming is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION"},
-	task.ContentType:          {-32005, "Incompatible content types", 400, GRPCInvalidArgument, "CONTENT_TYPE_NOT_SUPPORTED"},
-	task.BadAgentReply:        {-32006, "Invalid agent response", 500, GRPCInternal, "INVALID_AGENT_RESPONSE"},
-	task.NoExtendedCard:       {-32007, "Authenticated Extended Card is not configured", 400, GRPCFailedPrecondition, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
-	task.ExtensionRequired:    {-32008, "A required extension was not named", 400, GRPCFailedPrecondition, "EXTENSION_SUPPORT_REQUIRED"},
-	task.Version:              {-32009, "Version not supported", 400, GRPCFailedPrecondition, "VERSION_NOT_SUPPORTED"},
-	task.Invalid:              {-32602, "Invalid parameters", 400, GRPCInvalidArgument, "INVALID_PARAMS"},
-	task.Terminal:             {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION"},
-	task.Busy:                 {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION"},
-	task.Unauthenticated:      {-32600, "Authentication required", 401, GRPCUnauthenticated, "UNAUTHENTICATED"},
-	task.Forbidden:            {-32600, "Authorization failed", 403, GRPCPermissionDenied, "FORBIDDEN"},
-	task.RateLimited:          {-32603, "Rate limit exceeded", 429, GRPCResourceExhausted, "RATE_LIMITED"},
-	task.Unavailable:          {-32603, "A required resource is unavailable", 503, GRPCUnavailable, "UNAVAILABLE"},
-	task.TooLarge:             {-32600, "Request too large", 413, GRPCResourceExhausted, "REQUEST_TOO_LARGE"},
-	task.LeaseLost:            {-32603, "Internal error", 500, GRPCInternal, "INTERNAL_ERROR"},
+	task.Internal:             {-32603, "Internal error", 500, GRPCInternal, "INTERNAL_ERROR", Problem{500, "internal"}},
+	task.NotFound:             {-32001, "Task not found", 404, GRPCNotFound, "TASK_NOT_FOUND", Problem{404, "not_found"}},
+	task.NotCancelable:        {-32002, "Task cannot be canceled", 400, GRPCFailedPrecondition, "TASK_NOT_CANCELABLE", Problem{409, "conflict"}},
+	task.PushUnsupported:      {-32003, "Push Notification is not supported", 400, GRPCFailedPrecondition, "PUSH_NOTIFICATION_NOT_SUPPORTED", Problem{409, "conflict"}},
+	task.Unsupported:          {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
+	task.StreamingUnsupported: {-32004, "Streaming is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
+	task.ContentType:          {-32005, "Incompatible content types", 400, GRPCInvalidArgument, "CONTENT_TYPE_NOT_SUPPORTED", Problem{400, "invalid"}},
+	task.BadAgentReply:        {-32006, "Invalid agent response", 500, GRPCInternal, "INVALID_AGENT_RESPONSE", Problem{500, "internal"}},
+	task.NoExtendedCard:       {-32007, "Authenticated Extended Card is not configured", 400, GRPCFailedPrecondition, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", Problem{409, "conflict"}},
+	task.ExtensionRequired:    {-32008, "A required extension was not named", 400, GRPCFailedPrecondition, "EXTENSION_SUPPORT_REQUIRED", Problem{409, "conflict"}},
+	task.Version:              {-32009, "Version not supported", 400, GRPCFailedPrecondition, "VERSION_NOT_SUPPORTED", Problem{400, "invalid"}},
+	task.Invalid:              {-32602, "Invalid parameters", 400, GRPCInvalidArgument, "INVALID_PARAMS", Problem{400, "invalid"}},
+	task.Terminal:             {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
+	task.Busy:                 {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
+	task.Unauthenticated:      {-32600, "Authentication required", 401, GRPCUnauthenticated, "UNAUTHENTICATED", Problem{401, "unauthenticated"}},
+	task.Forbidden:            {-32600, "Authorization failed", 403, GRPCPermissionDenied, "FORBIDDEN", Problem{403, "forbidden"}},
+	task.RateLimited:          {-32603, "Rate limit exceeded", 429, GRPCResourceExhausted, "RATE_LIMITED", Problem{429, "busy"}},
+	task.Unavailable:          {-32603, "A required resource is unavailable", 503, GRPCUnavailable, "UNAVAILABLE", Problem{503, "unavailable"}},
+	task.TooLarge:             {-32600, "Request too large", 413, GRPCResourceExhausted, "REQUEST_TOO_LARGE", Problem{413, "too_large"}},
+	task.LeaseLost:            {-32603, "Internal error", 500, GRPCInternal, "INTERNAL_ERROR", Problem{410, "over"}},
 }
 
 // JSONRPC is a version's own code and message.

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
@@ -30,9 +29,12 @@ import (
 const (
 	// Path is where the worker API is.
 	Path = "/worker/v" + version
-	root = "/worker"
+	// Root is where all versions of the worker API are.
+	Root = "/worker"
 	// version is that of the protocol.
 	version = "1"
+
+	reasonVersion = "version" // of a problem
 
 	// ScopePrefix begins the scope that a worker needs for an agent.
 	ScopePrefix = "worker:"
@@ -92,7 +94,7 @@ type Options struct {
 type API struct {
 	o        Options
 	gate     *auth.Gate
-	echo     *echo.Echo
+	routes   *web.Routes
 	broker   *broker
 	registry *registry
 	beats    *beats
@@ -111,7 +113,7 @@ func New(o Options) *API {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	a := &API{
-		o: o, gate: &auth.Gate{Schemes: o.Schemes}, echo: echo.New(),
+		o: o, gate: &auth.Gate{Schemes: o.Schemes},
 		registry: &registry{all: map[task.ID]*worker{}}, beats: &beats{of: map[task.ID][]*beat{}},
 	}
 	agents := map[string]*queue{}
@@ -133,39 +135,30 @@ func New(o Options) *API {
 		},
 	})
 	a.stopped, a.stop = context.WithCancel(context.Background())
-	a.echo.HTTPErrorHandler = a.fail
-	a.echo.POST(Path+"/claims", a.during(a.claim))
-	a.echo.POST(Path+"/heartbeat", a.during(a.heartbeat))
-	a.echo.POST(Path+"/release", a.during(a.release))
-	a.echo.Any(root+"/:version", a.otherVersion)
-	a.echo.Any(root+"/:version/*", a.otherVersion)
+	a.routes = web.NewRoutes("docs/worker-api.yaml", a.fail)
+	a.routes.Handle("POST "+Path+"/claims", a.during(a.claim))
+	a.routes.Handle("POST "+Path+"/heartbeat", a.during(a.heartbeat))
+	a.routes.Handle("POST "+Path+"/release", a.during(a.release))
 	return a
-}
-
-// otherVersion answers requests for versions of the protocol that this server does not speak.
-func (a *API) otherVersion(c echo.Context) error {
-	if c.Param("version") == "v"+version {
-		switch c.Param("*") {
-		case "claims", "heartbeat", "release":
-			return echo.ErrMethodNotAllowed
-		}
-		return echo.ErrNotFound
-	}
-	p := refuse(http.StatusNotFound, reasonVersion, "", "this server does not speak this version of the worker protocol")
-	p.Versions = []string{version}
-	return p
 }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.o.Limits.Begin(w)
-	a.echo.ServeHTTP(w, r)
+	if !strings.HasPrefix(r.URL.Path+"/", Path+"/") {
+		p := web.Refuse(http.StatusNotFound, reasonVersion, "", "this server does not speak this version of the worker protocol")
+		p.Versions = []string{version}
+		a.fail(w, r, p)
+		return
+	}
+	a.routes.ServeHTTP(w, r)
 }
 
-// Serves reports whether a request is one of the worker API.
-func (a *API) Serves(r *http.Request) bool {
-	rest, ours := strings.CutPrefix(r.URL.Path, root)
-	return ours && len(rest) > 1 && rest[0] == '/'
+// fail answers with an error.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if !errors.Is(err, context.Canceled) { // else the worker has left
+		web.ProblemOf(err).Answer(w, r, a.o.Limits.Timeout, a.o.Log)
+	}
 }
 
 // Run claims runs for the claims that wait, until ctx ends.
@@ -243,7 +236,8 @@ func (a *API) part(ctx context.Context, gone []*worker) (freed int, err error) {
 
 // exchange is a request with its caller.
 type exchange struct {
-	echo.Context
+	w       http.ResponseWriter
+	r       *http.Request
 	ctx     context.Context //nolint:containedctx // of the work of the request, not of its wait
 	key     string          // of the caller, for limits
 	body    []byte
@@ -253,12 +247,11 @@ type exchange struct {
 }
 
 // during makes a handler of one that acts for a caller. It checks the credential before it reads the body.
-func (a *API) during(do func(*exchange) error) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		r := c.Request()
-		x := &exchange{Context: c, ctx: r.Context(), key: limit.Sender(r.RemoteAddr)}
+func (a *API) during(do func(*exchange) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		x := &exchange{w: w, r: r, ctx: r.Context(), key: limit.Sender(r.RemoteAddr)}
 		if a.gate.Open() && r.Header.Get("Origin") != "" {
-			return refuse(http.StatusForbidden, reasonCredential, "Origin", "pages in browsers may not use the worker API of a server without credentials")
+			return web.Refuse(http.StatusForbidden, web.ReasonForbidden, "Origin", "pages in browsers may not use the worker API of a server without credentials")
 		}
 		if a.o.Auth != nil {
 			shown := &auth.Request{Header: r.Header.Values, Address: r.RemoteAddr}
@@ -276,19 +269,18 @@ func (a *API) during(do func(*exchange) error) echo.HandlerFunc {
 			}
 		}
 		limit.Accept(r.Context())
-		if len(c.QueryParams()) > 0 {
-			return invalid(slices.Sorted(maps.Keys(c.QueryParams()))[0], "is not a parameter of this path")
+		if q := r.URL.Query(); len(q) > 0 {
+			return web.Invalid(slices.Sorted(maps.Keys(q))[0], "is not a parameter of this path")
 		}
 		if !web.IsJSON(r.Header.Get("Content-Type")) || r.Header.Get("Content-Type") == "" {
-			return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/json")
+			return web.Refuse(http.StatusUnsupportedMediaType, web.ReasonInvalid, "Content-Type", "must be application/json")
 		}
 		x.account = a.o.Memory.Open("worker " + x.key)
 		defer x.account.Close()
-		raw, fault := a.o.Limits.Read(c.Response(), r, x.account)
+		raw, fault := a.o.Limits.Read(w, r, x.account)
 		if fault != nil {
-			return unread(fault)
+			return fault
 		}
-		c.Set(wholeBody, true)
 		x.body, x.ctx = raw, limit.WithAccount(r.Context(), x.account)
 		return do(x)
 	}
@@ -298,16 +290,6 @@ func (a *API) during(do func(*exchange) error) echo.HandlerFunc {
 func (x *exchange) drop() {
 	x.body = nil
 	x.account.Stored()
-}
-
-func unread(f *web.BodyFault) error {
-	switch {
-	case f.Err != nil:
-		return f.Err
-	case f.Status == http.StatusRequestEntityTooLarge:
-		return refuse(f.Status, reasonTooLarge, "", "the body is too large: "+f.Msg)
-	}
-	return refuse(f.Status, reasonInvalid, "", f.Msg)
 }
 
 // may reports whether the caller may run an agent.
@@ -324,14 +306,14 @@ func (a *API) allowed(x *exchange) (map[string]time.Duration, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, refuse(http.StatusForbidden, reasonScope, "", "a scope such as "+ScopePrefix+"<agent> is needed")
+		return nil, web.Refuse(http.StatusForbidden, web.ReasonForbidden, "", "a scope such as "+ScopePrefix+"<agent> is needed")
 	}
 	return out, nil
 }
 
 // watched returns a context that ends with the request, when the server stops, or when the credential is not good any more.
 func (a *API) watched(x *exchange) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(x.Request().Context())
+	ctx, cancel := context.WithCancelCause(x.r.Context())
 	unwatch := func() {}
 	if x.id != nil {
 		unwatch = a.o.Auth.Watch(x.id, a.gate, func(err error) { cancel(err) })
@@ -339,23 +321,9 @@ func (a *API) watched(x *exchange) (ctx context.Context, stop func()) {
 	return ctx, func() { unwatch(); cancel(nil) }
 }
 
-// wholeBody is the name of the note that a body was read to its end.
-const wholeBody = "whole body"
-
-// answer writes a document.
-func (a *API) answer(c echo.Context, status int, media string, doc any) error {
-	raw, err := json.Marshal(doc)
-	if err != nil {
-		return err
-	}
-	w := c.Response()
-	if c.Request().ContentLength != 0 && c.Get(wholeBody) == nil {
-		// Otherwise net/http reads on before it answers, and the worker may go on sending.
-		w.Header().Set("Connection", "close")
-	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.o.Limits.Timeout))
-	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-	return c.Blob(status, media, raw)
+// ok answers with a document.
+func (a *API) ok(x *exchange, doc any) error {
+	return web.Answer(x.w, x.r, a.o.Limits.Timeout, http.StatusOK, "application/json", doc)
 }
 
 // Drains.
@@ -397,10 +365,10 @@ func (a *API) claim(x *exchange) error {
 	for i, name := range r.worker.Agents {
 		field := "agents[" + strconv.Itoa(i) + "].name"
 		if !a.may(x, name) {
-			return refuse(http.StatusForbidden, reasonScope, field, "the scope "+ScopePrefix+name+" is needed")
+			return web.Refuse(http.StatusForbidden, web.ReasonForbidden, field, "the scope "+ScopePrefix+name+" is needed")
 		}
 		if _, ok := a.o.Leases[name]; !ok {
-			return refuse(http.StatusNotFound, reasonNotFound, field, "is not an agent with executor.kind worker")
+			return web.Refuse(http.StatusNotFound, web.ReasonNotFound, field, "is not an agent with executor.kind worker")
 		}
 	}
 	leave, ok := a.o.Claims.Take(x.key)
@@ -430,13 +398,13 @@ func (a *API) claim(x *exchange) error {
 		return err
 	}
 	answer.Drain = a.drain(entry)
-	return a.answer(x.Context, http.StatusOK, "application/json", answer)
+	return a.ok(x, answer)
 }
 
 // full refuses a request beyond the number that may wait.
-func (a *API) full() *problem {
-	p := refuse(http.StatusTooManyRequests, reasonBusy, "", "too many claims wait (limits.max_claims, limits.per_principal.claims)")
-	p.after = 5 * time.Second
+func (a *API) full() *web.Problem {
+	p := web.Refuse(http.StatusTooManyRequests, "busy", "", "too many claims wait (limits.max_claims, limits.per_principal.claims)")
+	p.After = 5 * time.Second
 	return p
 }
 
@@ -546,7 +514,7 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 
 // leave ends a request of a worker, and notes if its connection has broken.
 func (a *API) leave(x *exchange, entry *worker) {
-	if x.Request().Context().Err() != nil && a.stopped.Err() == nil {
+	if x.r.Context().Err() != nil && a.stopped.Err() == nil {
 		a.registry.broke(entry)
 	}
 	a.registry.part(entry)
@@ -672,7 +640,7 @@ func (a *API) heartbeat(x *exchange) error {
 		}
 	}
 	answer.Drain = a.drain(entry)
-	return a.answer(x.Context, http.StatusOK, "application/json", answer)
+	return a.ok(x, answer)
 }
 
 // renew renews the leases of runs, and adds the runs to stop to the answer. news says that the worker does not stop one of them
@@ -814,7 +782,7 @@ func (a *API) release(x *exchange) error {
 			answer.Released = append(answer.Released, runID(n.LentRun))
 		}
 	}
-	return a.answer(x.Context, http.StatusOK, "application/json", answer)
+	return a.ok(x, answer)
 }
 
 // handBack gives back one run. A canceled one ends instead: no worker may be there to claim it.

@@ -153,7 +153,7 @@ func newWorld(t *testing.T, o options) *world {
 			Process: func() task.ID { return r.self }, Expired: func(int) {}, API: r.api,
 		})
 		r.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
-			if runs.Serves(q) {
+			if strings.HasPrefix(q.URL.Path, runapi.Path) {
 				runs.ServeHTTP(rw, q)
 				return
 			}
@@ -962,7 +962,7 @@ func TestInvalidRequests(t *testing.T) {
 		{"GET", "/worker/v1/claims", 405, "method", nil},
 		{"POST", "/worker/v1/claims?x=1", 400, "invalid", nil},
 		{"POST", "/worker/v1/claims", 415, "invalid", []string{"Content-Type", "text/plain"}},
-		{"POST", "/worker/v1/claims", 403, "credential", []string{"Origin", "https://evil.example"}},
+		{"POST", "/worker/v1/claims", 403, "forbidden", []string{"Origin", "https://evil.example"}},
 	} {
 		a := storetest.Must(one.Raw(t.Context(), tt.method, tt.path, []byte(`{}`), tt.headers...))(t, tt.path)
 		require.Equal(t, tt.status, a.Status, "%s %s: %s", tt.method, tt.path, a.Body)

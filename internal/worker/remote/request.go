@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Limits of a request. docs/worker-api.yaml has them, too.
@@ -36,23 +37,23 @@ const (
 type members struct {
 	path string
 	of   map[string]json.RawMessage
-	err  **problem
+	err  **web.Problem
 }
 
-func decode(raw []byte, depth int) (members, *problem) {
-	m := members{err: new(*problem)}
+func decode(raw []byte, depth int) (members, *web.Problem) {
+	m := members{err: new(*web.Problem)}
 	if err := rawjson.Check(raw, depth); err != nil {
-		return m, invalid("", "the body is not valid JSON: %v", err)
+		return m, web.Invalid("", "the body is not valid JSON: "+err.Error())
 	}
 	if json.Unmarshal(raw, &m.of) != nil || m.of == nil {
-		return m, invalid("", "the body must be a JSON object")
+		return m, web.Invalid("", "the body must be a JSON object")
 	}
 	return m, nil
 }
 
 func (m members) fail(name, format string, args ...any) {
 	if *m.err == nil {
-		*m.err = invalid(m.path+name, format, args...)
+		*m.err = web.Invalid(m.path+name, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -201,7 +202,7 @@ type claimRequest struct {
 	wait    time.Duration
 }
 
-func readClaim(raw []byte, depth int) (r claimRequest, p *problem) {
+func readClaim(raw []byte, depth int) (r claimRequest, p *web.Problem) {
 	m, p := decode(raw, depth)
 	if p != nil {
 		return r, p
@@ -233,7 +234,7 @@ type beatRequest struct {
 	wait     time.Duration
 }
 
-func readBeat(raw []byte, depth int) (r beatRequest, p *problem) {
+func readBeat(raw []byte, depth int) (r beatRequest, p *web.Problem) {
 	m, p := decode(raw, depth)
 	if p != nil {
 		return r, p
@@ -253,7 +254,7 @@ type releaseRequest struct {
 	leaves bool // the worker stops: this is its last request
 }
 
-func readRelease(raw []byte, depth int) (r releaseRequest, p *problem) {
+func readRelease(raw []byte, depth int) (r releaseRequest, p *web.Problem) {
 	m, p := decode(raw, depth)
 	if p != nil {
 		return r, p

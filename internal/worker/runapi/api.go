@@ -10,12 +10,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -63,7 +59,7 @@ type Options struct {
 // API answers the requests of agents.
 type API struct {
 	o       Options
-	echo    *echo.Echo
+	routes  *web.Routes
 	stopped context.Context //nolint:containedctx // of all uploads
 	stop    context.CancelFunc
 }
@@ -74,59 +70,54 @@ const readTimeout = 30 * time.Second
 // New makes the run API.
 func New(o Options) *API {
 	o.Limits = o.Limits.OrDefaults()
-	a := &API{o: o, echo: echo.New()}
+	a := &API{o: o}
 	a.stopped, a.stop = context.WithCancel(context.Background())
-	a.echo.HTTPErrorHandler = a.fail
-	g := a.echo.Group(Path)
-	g.GET("", a.measure("run", a.during(true, a.run)))
-	g.GET("/history", a.measure("history", a.during(false, a.history)))
-	g.GET("/artifacts", a.measure("artifacts", a.during(false, a.artifacts)))
-	g.GET("/artifacts/*", a.measure("artifact", a.during(false, a.artifact)))
-	g.GET("/tasks", a.measure("tasks", a.during(false, a.tasks)))
-	g.GET("/tasks/*", a.measure("task", a.during(false, a.task)))
-	g.GET("/state/:scope", a.measure("state", a.during(false, a.state)))
-	g.PUT("/state/:scope", a.measure("set_state", a.during(false, a.setState)))
-	g.DELETE("/state/:scope", a.measure("remove_state", a.during(false, a.removeState)))
-	g.POST("/heartbeat", a.measure("heartbeat", a.during(false, a.heartbeat)))
-	g.POST("/events", a.measure("events", a.events))
+	a.routes = web.NewRoutes("docs/run-api.yaml", a.fail)
+	a.handle("GET", "", "run", a.during(true, a.run))
+	a.handle("GET", "/history", "history", a.during(false, a.history))
+	a.handle("GET", "/artifacts", "artifacts", a.during(false, a.artifacts))
+	a.handle("GET", "/artifacts/{id...}", "artifact", a.during(false, a.artifact))
+	a.handle("GET", "/tasks", "tasks", a.during(false, a.tasks))
+	a.handle("GET", "/tasks/{id...}", "task", a.during(false, a.task))
+	a.handle("GET", "/state/{scope}", "state", a.during(false, a.state))
+	a.handle("PUT", "/state/{scope}", "set_state", a.during(false, a.setState))
+	a.handle("DELETE", "/state/{scope}", "remove_state", a.during(false, a.removeState))
+	a.handle("POST", "/heartbeat", "heartbeat", a.during(false, a.heartbeat))
+	a.handle("POST", "/events", "events", a.events)
 	return a
 }
 
-// measure reports the requests of an operation.
-func (a *API) measure(operation string, do echo.HandlerFunc) echo.HandlerFunc {
-	if a.o.Answered == nil {
-		return do
-	}
-	return func(c echo.Context) error {
+type handler = func(http.ResponseWriter, *http.Request) error
+
+// handle serves an operation, and reports its requests.
+func (a *API) handle(method, path, operation string, do handler) {
+	a.routes.Handle(method+" "+Path+path, func(w http.ResponseWriter, r *http.Request) error {
 		began := time.Now()
-		err := do(c)
+		err := do(w, r)
 		outcome := "ok"
 		if err != nil {
 			outcome = toProblem(err).Reason
 		}
-		a.o.Answered(operation, outcome, time.Since(began))
+		if a.o.Answered != nil {
+			a.o.Answered(operation, outcome, time.Since(began))
+		}
 		return err
-	}
+	})
 }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.o.Limits.Begin(w)
-	a.echo.ServeHTTP(w, r)
+	a.routes.ServeHTTP(w, r)
 }
 
 // Stop ends the uploads that are under way, after the events that have arrived. Their agents go on at another replica.
 func (a *API) Stop() { a.stop() }
 
-// Serves reports whether a request is one of the run API.
-func (a *API) Serves(r *http.Request) bool {
-	rest, ours := strings.CutPrefix(r.URL.Path, Path)
-	return ours && (rest == "" || rest[0] == '/')
-}
-
 // exchange is a request with its visit.
 type exchange struct {
-	echo.Context
+	w http.ResponseWriter
+	r *http.Request
 	*worker.Visit
 	ctx     context.Context //nolint:containedctx // of the request, with the account
 	account *limit.Account
@@ -138,18 +129,18 @@ func (a *API) bearer(r *http.Request) (id task.ID, claimedAt int64, err error) {
 	text, ours := strings.CutPrefix(strings.TrimSpace(text), TokenPrefix)
 	id, claimedAt, ok := a.o.Tokens.Read(text)
 	if !ok || !ours || !strings.EqualFold(scheme, "Bearer") {
-		return id, 0, refuse(http.StatusUnauthorized, reasonToken, "Authorization",
+		return id, 0, web.Refuse(http.StatusUnauthorized, reasonUnauthenticated, "Authorization",
 			"needs the token of a run, as Authorization: Bearer <runApi.token>")
 	}
 	return id, claimedAt, nil
 }
 
 // during makes a handler of one that acts during an attempt.
-func (a *API) during(withMessage bool, do func(*exchange) error) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		ctx, cancel := context.WithTimeout(c.Request().Context(), readTimeout)
+func (a *API) during(withMessage bool, do func(*exchange) error) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 		defer cancel()
-		x, err := a.begin(ctx, c, withMessage)
+		x, err := a.begin(ctx, w, r, withMessage)
 		if err != nil {
 			return err
 		}
@@ -159,20 +150,20 @@ func (a *API) during(withMessage bool, do func(*exchange) error) echo.HandlerFun
 }
 
 // begin visits the attempt of a request.
-func (a *API) begin(ctx context.Context, c echo.Context, withMessage bool) (*exchange, error) {
-	id, attempt, err := a.bearer(c.Request())
+func (a *API) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, withMessage bool) (*exchange, error) {
+	id, attempt, err := a.bearer(r)
 	if err != nil {
 		return nil, err
 	}
 	limit.Accept(ctx)
 	v, err := a.o.Pool.Visit(ctx, a.o.Store, id, attempt, withMessage)
 	if errors.Is(err, task.NotFound) {
-		err = refuse(http.StatusGone, reasonOver, "", "the run is over: its task was deleted")
+		err = web.Refuse(http.StatusGone, reasonOver, "", "the run is over: its task was deleted")
 	}
 	if err != nil {
 		return nil, err
 	}
-	x := &exchange{Context: c, Visit: v, account: a.o.Memory.Open("run " + v.Agent().Name)}
+	x := &exchange{w: w, r: r, Visit: v, account: a.o.Memory.Open("run " + v.Agent().Name)}
 	x.ctx = limit.WithAccount(ctx, x.account)
 	return x, nil
 }
@@ -183,35 +174,20 @@ func (x *exchange) end() {
 }
 
 // answer writes a document.
-func (a *API) answer(c echo.Context, status int, media string, doc any) error {
+func (a *API) answer(w http.ResponseWriter, r *http.Request, doc any) error {
 	raw, err := wire.Marshal(doc)
 	if err != nil {
 		return err
 	}
-	return a.send(c, status, media, raw)
+	a.send(w, r, raw)
+	return nil
 }
 
-// wholeBody is the name of the note that a body was read to its end.
-const wholeBody = "whole body"
-
-func bodyRead(c echo.Context) { c.Set(wholeBody, true) }
-
-func (a *API) send(c echo.Context, status int, media string, raw []byte) error {
-	w := c.Response()
-	if c.Request().ContentLength != 0 && c.Get(wholeBody) == nil {
-		// Otherwise net/http reads on before it answers, and the agent may go on sending.
-		w.Header().Set("Connection", "close")
-	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.o.Limits.Timeout))
-	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-	return c.Blob(status, media, raw)
+func (a *API) send(w http.ResponseWriter, r *http.Request, raw []byte) {
+	web.AnswerRaw(w, r, a.o.Limits.Timeout, http.StatusOK, "application/json", raw)
 }
 
-func (a *API) ok(x *exchange, doc any) error {
-	return a.answer(x.Context, http.StatusOK, mediaJSON, doc)
-}
-
-const mediaJSON = "application/json"
+func (a *API) ok(x *exchange, doc any) error { return a.answer(x.w, x.r, doc) }
 
 // run answers with the run document.
 func (a *API) run(x *exchange) error {
@@ -222,7 +198,8 @@ func (a *API) run(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return a.send(x.Context, http.StatusOK, mediaJSON, raw)
+	a.send(x.w, x.r, raw)
+	return nil
 }
 
 type heartbeat struct {
@@ -246,22 +223,9 @@ func (a *API) heartbeat(x *exchange) error {
 	return a.ok(x, doc)
 }
 
-// below returns the unescaped rest of the path below a folder. An id may have slashes.
-func (x *exchange) below(folder string) (string, error) {
-	_, escaped, _ := strings.Cut(x.Request().URL.EscapedPath(), Path+"/"+folder+"/")
-	id, err := url.PathUnescape(escaped)
-	if id == "" && err == nil {
-		return "", echo.ErrNotFound
-	}
-	if err != nil {
-		return "", refuse(http.StatusBadRequest, reasonInvalid, "id", "must be an id, percent-encoded")
-	}
-	return id, nil
-}
-
 // scope returns whose state the path names.
 func (x *exchange) scope() (executor.Scope, error) {
-	return scopeOf("scope", x.Param("scope"))
+	return scopeOf("scope", x.r.PathValue("scope"))
 }
 
 func scopeOf(field, name string) (executor.Scope, error) {
@@ -271,5 +235,5 @@ func scopeOf(field, name string) (executor.Scope, error) {
 	case executor.OfContext.String():
 		return executor.OfContext, nil
 	}
-	return 0, refuse(http.StatusBadRequest, reasonInvalid, field, "must be task or context")
+	return 0, web.Invalid(field, "must be task or context")
 }

@@ -13,8 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
+	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
@@ -28,16 +27,16 @@ type taken struct {
 
 // events stores posted events. The first one has the ordinal that the agent names; those that are stored already are passed
 // over, so an upload may be repeated after a cut.
-func (a *API) events(c echo.Context) error {
-	ctx, cancel := context.WithCancel(c.Request().Context())
+func (a *API) events(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(a.stopped, cancel)()
-	x, err := a.begin(ctx, c, false)
+	x, err := a.begin(ctx, w, r, false)
 	if over, ok := errors.AsType[*worker.Over](err); ok {
-		from, bad := (&exchange{Context: c}).from()
+		from, bad := (&exchange{r: r}).from()
 		if bad == nil && over.Newest && from < over.Posted {
 			// It has begun to store this upload, and the event that ended the run is probably one of them.
-			return a.answer(c, http.StatusOK, mediaJSON, taken{Next: over.Posted, Ended: true})
+			return a.answer(w, r, taken{Next: over.Posted, Ended: true})
 		}
 	}
 	if err != nil {
@@ -49,7 +48,7 @@ func (a *API) events(c echo.Context) error {
 		return err
 	}
 	if next := x.Next(); from > next {
-		p := refuse(http.StatusConflict, reasonOrdinal, "from", fmt.Sprintf("events %d to %d are missing; go on at next", next, from-1))
+		p := web.Refuse(http.StatusConflict, reasonOrdinal, "from", fmt.Sprintf("events %d to %d are missing; go on at next", next, from-1))
 		p.Next = &next
 		return p
 	}
@@ -68,7 +67,7 @@ func (a *API) events(c echo.Context) error {
 func (a *API) blame(ctx context.Context, err error) error {
 	switch {
 	case a.stopped.Err() != nil:
-		return refuse(http.StatusServiceUnavailable, reasonUnavailable, "", "the server is stopping")
+		return web.Refuse(http.StatusServiceUnavailable, web.ReasonUnavailable, "", "the server is stopping")
 	case ctx.Err() != nil:
 		return cut()
 	}
@@ -82,7 +81,7 @@ func (x *exchange) from() (int64, error) {
 	}
 	n, err := x.number("from", 0, math.MaxInt64/2, -1)
 	if err == nil && n < 0 {
-		err = refuse(http.StatusBadRequest, reasonInvalid, "from", "is missing: the ordinal of the first event, 0 for the first one of the run")
+		err = web.Invalid("from", "is missing: the ordinal of the first event, 0 for the first one of the run")
 	}
 	return n, err
 }
@@ -98,26 +97,25 @@ type upload struct {
 
 // receive plays the events of an upload as they arrive.
 func (a *API) receive(u *upload) error {
-	media, _, _ := mime.ParseMediaType(u.Request().Header.Get("Content-Type"))
+	media, _, _ := mime.ParseMediaType(u.r.Header.Get("Content-Type"))
 	most := cmp.Or(u.Agent().MaxEvent, wire.DefaultMaxEvent)
 	switch media {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl":
-		in := &patient{in: u.Request().Body, connection: http.NewResponseController(u.Response()), timeout: a.o.Limits.Timeout, stopped: a.stopped}
+		in := &patient{in: u.r.Body, connection: http.NewResponseController(u.w), timeout: a.o.Limits.Timeout, stopped: a.stopped}
 		stop := context.AfterFunc(a.stopped, in.wake)
 		defer stop()
 		err := u.stream(wire.Lines(in, most))
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return refuse(http.StatusRequestTimeout, reasonInvalid, "", "no event came for too long; go on at next")
+			return web.Refuse(http.StatusRequestTimeout, web.ReasonInvalid, "", "no event came for too long; go on at next")
 		}
 		return err
 	case "application/json":
 		limits := a.o.Limits
 		limits.Size = min(limits.Size, int64(most))
-		raw, fault := limits.Read(u.Response(), u.Request(), u.account)
+		raw, fault := limits.Read(u.w, u.r, u.account)
 		if fault != nil {
-			return unread(fault)
+			return fault
 		}
-		bodyRead(u.Context)
 		events, bad := wire.DecodeAnswer(raw)
 		if bad != nil {
 			return malformed(bad)
@@ -129,7 +127,7 @@ func (a *API) receive(u *upload) error {
 		}
 		return nil
 	}
-	return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/x-ndjson or application/json")
+	return web.Refuse(http.StatusUnsupportedMediaType, web.ReasonInvalid, "Content-Type", "must be application/x-ndjson or application/json")
 }
 
 // patient is a body whose sender may take its time between two reads, until the server stops. The deadline holds for reads only:
@@ -171,8 +169,8 @@ func (p *patient) wake() {
 }
 
 // cut says that the connection broke inside an upload.
-func cut() *problem {
-	return refuse(http.StatusBadRequest, reasonInvalid, "", "the body is incomplete; go on at next")
+func cut() *web.Problem {
+	return web.Invalid("", "the body is incomplete; go on at next")
 }
 
 func (u *upload) stream(in *wire.Stream) error {
@@ -183,13 +181,12 @@ func (u *upload) stream(in *wire.Stream) error {
 		_, refused := errors.AsType[*executor.Failure](err)
 		switch {
 		case errors.Is(err, io.EOF):
-			bodyRead(u.Context)
 			return nil
 		case errors.Is(err, wire.ErrCut): // a last line without its end
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case refused:
-			p := refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "", err.Error())
+			p := web.Refuse(http.StatusRequestEntityTooLarge, web.ReasonTooLarge, "", err.Error())
 			p.Line = line
 			return p
 		case err != nil: // net/http ends the request's context, too
@@ -232,7 +229,7 @@ func (u *upload) take(e *wire.Event) error {
 		}
 		u.retried = true
 		if e.Action != wire.Retry {
-			return refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "",
+			return web.Refuse(http.StatusRequestEntityTooLarge, web.ReasonTooLarge, "",
 				fmt.Sprintf("the artifacts of the task exceed %d bytes (limits.max_artifacts); the run has failed", u.Agent().MaxArtifacts))
 		}
 		return nil
@@ -251,7 +248,7 @@ func (u *upload) take(e *wire.Event) error {
 // broken ends an upload in its middle. The events before stay.
 func (u *upload) broken(err error) error {
 	// The request's context may have ended with its body.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.Request().Context()), readTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.r.Context()), readTimeout)
 	defer cancel()
 	flushed := u.Flush(ctx)
 	p := toProblem(err)
@@ -261,8 +258,8 @@ func (u *upload) broken(err error) error {
 	if p.Status == http.StatusGone || p.Status == http.StatusInternalServerError {
 		return p
 	}
-	p = &problem{Title: p.Title, Status: p.Status, Reason: p.Reason, Detail: p.Detail, Field: p.Field, Line: p.Line, after: p.after, cause: p.cause}
 	next := max(u.Committed(), u.stored)
-	p.Next = &next
-	return p
+	with := *p
+	with.Next = &next
+	return &with
 }

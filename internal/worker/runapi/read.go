@@ -5,12 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
@@ -25,12 +25,12 @@ const (
 
 // parameters refuses parameters of the query that the path does not have, and repeated ones.
 func (x *exchange) parameters(known ...string) error {
-	for name, values := range x.QueryParams() {
+	for name, values := range x.r.URL.Query() {
 		if !slices.Contains(known, name) {
-			return refuse(http.StatusBadRequest, reasonInvalid, name, "is not a parameter of this path")
+			return web.Invalid(name, "is not a parameter of this path")
 		}
 		if len(values) > 1 {
-			return refuse(http.StatusBadRequest, reasonInvalid, name, "must be given once")
+			return web.Invalid(name, "must be given once")
 		}
 	}
 	return nil
@@ -38,13 +38,13 @@ func (x *exchange) parameters(known ...string) error {
 
 // number reads a parameter.
 func (x *exchange) number(name string, least, most, fallback int64) (int64, error) {
-	text := x.QueryParam(name)
+	text := x.r.URL.Query().Get(name)
 	if text == "" {
 		return fallback, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, refuse(http.StatusBadRequest, reasonInvalid, name, fmt.Sprintf("must be a number from %d to %d", least, most))
+		return 0, web.Invalid(name, fmt.Sprintf("must be a number from %d to %d", least, most))
 	}
 	return n, nil
 }
@@ -60,14 +60,14 @@ func (a *API) bounds(x *exchange) (b executor.Bounds, err error) {
 	if b.Bytes, err = x.number("bytes", 1, maxBytes, cmp.Or(h.Bytes, wire.DefaultHistoryBytes)); err != nil {
 		return b, err
 	}
-	switch x.QueryParam("progress") {
+	switch x.r.URL.Query().Get("progress") {
 	case "", "false":
 	case "true":
 		b.Progress = true
 	default:
-		return b, refuse(http.StatusBadRequest, reasonInvalid, "progress", "must be true or false")
+		return b, web.Invalid("progress", "must be true or false")
 	}
-	b.Before, err = readPlace("before", x.QueryParam("before"))
+	b.Before, err = readPlace("before", x.r.URL.Query().Get("before"))
 	return b, err
 }
 
@@ -77,7 +77,7 @@ func (a *API) history(x *exchange) error {
 		return err
 	}
 	of := executor.OfTask
-	if name := x.QueryParam("scope"); name != "" {
+	if name := x.r.URL.Query().Get("scope"); name != "" {
 		var err error
 		if of, err = scopeOf("scope", name); err != nil {
 			return err
@@ -123,7 +123,7 @@ func (a *API) tasks(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	before, err := readPlace("before", x.QueryParam("before"))
+	before, err := readPlace("before", x.r.URL.Query().Get("before"))
 	if err != nil {
 		return err
 	}
@@ -149,20 +149,16 @@ func (a *API) task(x *exchange) error {
 	if err := x.parameters("count", "bytes", "progress", "before"); err != nil {
 		return err
 	}
-	id, err := x.below("tasks")
-	if err != nil {
-		return err
-	}
 	within, err := a.bounds(x)
 	if err != nil {
 		return err
 	}
-	h, err := a.o.Store.Sibling(x.ctx, x.Task(), id)
+	h, err := a.o.Store.Sibling(x.ctx, x.Task(), x.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
 	if !within.Before.Of(h.ID) {
-		return refuse(http.StatusBadRequest, reasonInvalid, "before", "must be the next of an answer about this task")
+		return web.Invalid("before", "must be the next of an answer about this task")
 	}
 	if !h.Status.State.Settled() {
 		history := wire.NewHistory(h.PublicID, nil, "") // what a run says may change with another try
@@ -193,7 +189,7 @@ func (a *API) artifacts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	after, err := readPlace("after", x.QueryParam("after"))
+	after, err := readPlace("after", x.r.URL.Query().Get("after"))
 	if err != nil {
 		return err
 	}
@@ -219,11 +215,7 @@ func (a *API) artifact(x *exchange) error {
 	if err := x.parameters(); err != nil {
 		return err
 	}
-	id, err := x.below("artifacts")
-	if err != nil {
-		return err
-	}
-	found, err := a.o.Store.Artifact(x.ctx, x.Task(), id)
+	found, err := a.o.Store.Artifact(x.ctx, x.Task(), x.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -242,7 +234,7 @@ func readPlace(field, text string) (task.Place, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	const idSize = len(task.ID{})
 	if err != nil || len(raw) != idSize+8 || raw[idSize]&0x80 != 0 {
-		return task.Place{}, refuse(http.StatusBadRequest, reasonInvalid, field, "must be the next of an earlier answer")
+		return task.Place{}, web.Invalid(field, "must be the next of an earlier answer")
 	}
 	return task.Place{Task: task.ID(raw[:idSize]), Seq: task.Seq(binary.BigEndian.Uint64(raw[idSize:]))}, nil
 }

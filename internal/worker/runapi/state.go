@@ -28,7 +28,7 @@ func (a *API) state(x *exchange) error {
 		return err
 	}
 	if s.Value == nil {
-		return refuse(http.StatusNotFound, reasonNotFound, "", "nothing is stored for the "+of.String())
+		return web.Refuse(http.StatusNotFound, web.ReasonNotFound, "", "nothing is stored for the "+of.String())
 	}
 	x.tag(s.Version)
 	return a.ok(x, wire.StateDocument{Data: jsontext.Value(s.Value), Version: s.Version})
@@ -36,7 +36,7 @@ func (a *API) state(x *exchange) error {
 
 // tag sets the entity tag of a version.
 func (x *exchange) tag(version int64) {
-	x.Response().Header().Set("ETag", `"`+strconv.FormatInt(version, 10)+`"`)
+	x.w.Header().Set("ETag", `"`+strconv.FormatInt(version, 10)+`"`)
 }
 
 // setState stores the value in the body.
@@ -44,27 +44,26 @@ func (a *API) setState(x *exchange) error {
 	if err := x.parameters(); err != nil {
 		return err
 	}
-	if !web.IsJSON(x.Request().Header.Get("Content-Type")) {
-		return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/json")
+	if !web.IsJSON(x.r.Header.Get("Content-Type")) {
+		return web.Refuse(http.StatusUnsupportedMediaType, web.ReasonInvalid, "Content-Type", "must be application/json")
 	}
 	limits, most := a.o.Limits, x.Agent().MaxState
 	if most > 0 {
 		limits.Size = min(limits.Size, 2*most) // with white space, which is not stored
 	}
-	raw, fault := limits.Read(x.Response(), x.Request(), x.account)
+	raw, fault := limits.Read(x.w, x.r, x.account)
 	if fault != nil {
-		return unread(fault)
+		return fault
 	}
-	bodyRead(x.Context)
 	var value jsontext.Value
 	if bad := wire.Unmarshal(raw, &value); bad != nil {
 		return malformed(bad)
 	}
 	if err := value.Compact(); err != nil {
-		return refuse(http.StatusBadRequest, reasonInvalid, "", "the body is not one JSON value")
+		return web.Invalid("", "the body is not one JSON value")
 	}
 	if most > 0 && int64(len(value)) > most {
-		return refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "", fmt.Sprintf("the state has %d bytes; the limit is %d (limits.max_state)", len(value), most))
+		return web.Refuse(http.StatusRequestEntityTooLarge, web.ReasonTooLarge, "", fmt.Sprintf("the state has %d bytes; the limit is %d (limits.max_state)", len(value), most))
 	}
 	version, err := x.store(value)
 	if err != nil {
@@ -84,7 +83,8 @@ func (a *API) removeState(x *exchange) error {
 	if _, err := x.store(nil); err != nil {
 		return err
 	}
-	return x.NoContent(http.StatusNoContent)
+	x.w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // store writes a state, if its version is the one that the request names.
@@ -99,40 +99,29 @@ func (x *exchange) store(value jsontext.Value) (int64, error) {
 	}
 	version, err := x.Run.Memory.SetState(x.ctx, of, []byte(value), replaces)
 	if errors.Is(err, executor.ErrStateChanged) {
-		return 0, refuse(http.StatusPreconditionFailed, reasonStateChanged, field, "the state of the "+of.String()+" has another version; read it again")
+		return 0, web.Refuse(http.StatusPreconditionFailed, reasonStateChanged, field, "the state of the "+of.String()+" has another version; read it again")
 	}
 	return version, err
 }
 
 // replaces returns the version that a write replaces, and the header that says so.
 func (x *exchange) replaces() (version int64, field string, err error) {
-	match, none := x.Request().Header.Values("If-Match"), x.Request().Header.Values("If-None-Match")
+	match, none := x.r.Header.Values("If-Match"), x.r.Header.Values("If-None-Match")
 	switch {
 	case len(match) > 0 && len(none) > 0:
-		return 0, "", refuse(http.StatusBadRequest, reasonInvalid, "If-None-Match", "cannot be combined with If-Match")
+		return 0, "", web.Invalid("If-None-Match", "cannot be combined with If-Match")
 	case len(match) > 0:
 		text := strings.TrimSuffix(strings.TrimPrefix(match[0], `"`), `"`)
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 || len(match) > 1 || match[0] != `"`+text+`"` {
-			return 0, "", refuse(http.StatusBadRequest, reasonInvalid, "If-Match", `must be one version in quotes, as in ETag: "3"`)
+			return 0, "", web.Invalid("If-Match", `must be one version in quotes, as in ETag: "3"`)
 		}
 		return n, "If-Match", nil
 	case len(none) > 0:
 		if len(none) > 1 || none[0] != "*" {
-			return 0, "", refuse(http.StatusBadRequest, reasonInvalid, "If-None-Match", "must be *")
+			return 0, "", web.Invalid("If-None-Match", "must be *")
 		}
 		return 0, "If-None-Match", nil
 	}
 	return executor.AnyVersion, "", nil
-}
-
-// unread says why a body could not be read.
-func unread(f *web.BodyFault) error {
-	switch {
-	case f.Err != nil:
-		return f.Err
-	case f.Status == http.StatusRequestEntityTooLarge:
-		return refuse(f.Status, reasonTooLarge, "", "the body is too large: "+f.Msg)
-	}
-	return refuse(f.Status, reasonInvalid, "", f.Msg)
 }

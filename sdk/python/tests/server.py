@@ -223,7 +223,7 @@ class Server:
             return Answer({"released": request.doc["runs"], "future": True})
         run = next((r for r in self.runs.values() if r.token == request.bearer), None)
         if run is None:
-            return Answer({"title": "no valid token", "status": 401, "reason": "token"}, 401)
+            return Answer({"title": "no valid token", "status": 401, "reason": "unauthenticated"}, 401)
         if path == "/run/v1/events":
             return self._events(run, int(request.query["from"]), request.events)
         if path.startswith("/run/v1/state/"):

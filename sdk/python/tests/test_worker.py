@@ -583,7 +583,7 @@ async def test_unknown_version_ends_the_worker(server: Server, start: Start) -> 
 async def test_credential_file_is_read_for_each_request(server: Server, start: Start, tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("old\n")
-    server.answer(CLAIMS, 401, reason="credential")
+    server.answer(CLAIMS, 401, reason="unauthenticated")
     start(hello(), api_key_file=file)
     await server.until(lambda: len(server.of(CLAIMS)) >= 1)
     file.write_text("new\n")

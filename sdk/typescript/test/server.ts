@@ -186,7 +186,7 @@ export class ScriptedServer {
         return [200, { released: r.body.runs }];
     }
     const task = this.tasks.find((t) => r.headers.authorization === `Bearer ${t.token}`);
-    if (!task) return problem(401, "token");
+    if (!task) return problem(401, "unauthenticated");
     if (r.path === "/run/v1/events") return this.#events(r, task);
     if (task.ended || task.over || task.released) return problem(410, "over");
     return this.#memory(r, task);

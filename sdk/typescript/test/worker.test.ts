@@ -637,7 +637,7 @@ test("reads the credential for each request", async () => {
   await writeFile(file, "first\n");
   try {
     server.fault = (r) =>
-      r.path.startsWith("/worker/") && r.headers.authorization !== "Bearer second" ? answered(401, "credential") : undefined;
+      r.path.startsWith("/worker/") && r.headers.authorization !== "Bearer second" ? answered(401, "unauthenticated") : undefined;
     work(() => {}, { tokenFile: file });
     const task = server.give("a");
     await until("the first credential is refused", () =>
@@ -645,7 +645,7 @@ test("reads the credential for each request", async () => {
     );
     await writeFile(file, "second\n");
     await until("the task ends", () => task.ended);
-    assert.match(logged, /status=401 reason=credential/);
+    assert.match(logged, /status=401 reason=unauthenticated/);
   } finally {
     await rm(file);
   }
