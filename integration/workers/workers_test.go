@@ -76,14 +76,14 @@ func TestCredentials(t *testing.T) {
 	worker := workerapitest.New(a.URL)
 	got := worker.Claim(t, 0, workerapitest.Slots("gpu", 1))
 	require.Equal(t, 401, got.Status)
-	require.Equal(t, "credential", got.Reason)
+	require.Equal(t, "unauthenticated", got.Reason)
 	require.NotEmpty(t, got.Header.Get("WWW-Authenticate"))
 	worker.Key = "hfk_wrong"
 	require.Equal(t, 401, worker.Claim(t, 0, workerapitest.Slots("gpu", 1)).Status)
 	worker.Key = db.Keys(store.APIKey{Scopes: []string{"gpu"}}, "client")[0]
 	got = worker.Claim(t, 0, workerapitest.Slots("gpu", 1))
 	require.Equal(t, 403, got.Status)
-	require.Equal(t, "scope", got.Reason)
+	require.Equal(t, "forbidden", got.Reason)
 	require.Equal(t, 403, worker.Beat(t, 0).Status)
 	worker.Key = db.Keys(store.APIKey{Scopes: []string{"worker:gpu"}}, "gpu")[0]
 	require.Equal(t, 200, worker.Claim(t, 0, workerapitest.Slots("gpu", 1)).Status)
