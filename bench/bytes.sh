@@ -3,9 +3,10 @@
 #
 #   bench/bytes.sh 'postgres://holdfast@127.0.0.1/holdfast' --url http://127.0.0.1:8080 --mode stream --text 'chunks=1000 size=256'
 #
-# The arguments after the database are those of `holdfast bench`. HOLDFAST is the program (bin/holdfast). The role must be a
-# superuser: a checkpoint makes the start the same each time.
+# The arguments after the database are those of `go run ./bench/run`. The role must be a superuser: a checkpoint makes the start the same
+# each time.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 database=$1
 shift
 sql() { psql --no-psqlrc --quiet --tuples-only --no-align --set ON_ERROR_STOP=1 --dbname "$database" --command "$1"; }
@@ -18,7 +19,7 @@ sql VACUUM
 start=$(sql 'SELECT pg_current_wal_insert_lsn()')
 read -r tasks events <<<"$(sql "$count")"
 bytes=$(sql "$size")
-"${HOLDFAST:-bin/holdfast}" bench "$@"
+go run ./bench/run "$@"
 wal=$(sql "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '$start')")
 sql VACUUM
 bytes=$(($(sql "$size") - bytes))

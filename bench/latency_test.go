@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/load"
+	"github.com/holdfast-a2a/holdfast/bench/load"
 )
 
 // watch reads the stream of a task from its beginning to its end, and passes on each chunk's data. It calls ready

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/load"
+	"github.com/holdfast-a2a/holdfast/bench/load"
 	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 )
 

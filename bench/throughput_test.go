@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/load"
+	"github.com/holdfast-a2a/holdfast/bench/load"
 )
 
 // tasks reports a load of whole tasks, and returns their number.

@@ -19,12 +19,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/cmd/torture/checks"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
-	"github.com/holdfast-a2a/holdfast/internal/torture"
 )
 
 var (
@@ -86,7 +86,7 @@ var peers = []struct {
 	{"turul-a2a, cluster", []string{"acknowledged-tasks", "interrupted-work"}, func(t *testing.T) *tortured {
 		return rust(t, "postgresql", "database").twice()
 	}},
-	{"Holdfast", torture.Names(), holdfast},
+	{"Holdfast", checks.Names(), holdfast},
 }
 
 // twice makes it two processes.
@@ -217,14 +217,14 @@ func TestTortureThroughAFront(t *testing.T) {
 	p := holdfast(t)
 	p.name, p.load, p.more = "short", "2", []string{"--patience", "1m"} // the machine is busy
 	for _, r := range p.endure(t).Results {
-		require.Equal(t, torture.Pass, r.Verdict, "%s: %s %v", r.Check, r.Reason, r.Violations)
+		require.Equal(t, checks.Pass, r.Verdict, "%s: %s %v", r.Check, r.Reason, r.Violations)
 	}
 }
 
 // endure starts the replicas, tortures them, and returns the report.
-func (p *tortured) endure(t *testing.T) *torture.Report {
+func (p *tortured) endure(t *testing.T) *checks.Report {
 	t.Helper()
-	args := []string{"torture", "--scripts", "contract", "--webhook-listen", "127.0.0.1:0", "--load", p.load, "--seed", "1"}
+	args := []string{"--scripts", "contract", "--webhook-listen", "127.0.0.1:0", "--load", p.load, "--seed", "1"}
 	args = append(append(args, p.callers...), p.more...)
 	for i := range p.replicas {
 		addr, dir := nettest.Reserve(t), t.TempDir()
@@ -250,7 +250,7 @@ func (p *tortured) endure(t *testing.T) *torture.Report {
 	base, err := filepath.Abs(reportOf(p.name))
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(cache, 0o755))
-	cmd := exec.CommandContext(t.Context(), clustertest.Binary(t), append(args, "--report", base+".json", "--report", base+".md")...)
+	cmd := exec.CommandContext(t.Context(), clustertest.Program(t, "./cmd/torture"), append(args, "--report", base+".json", "--report", base+".md")...)
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if !errors.As(err, new(*exec.ExitError)) { // 1 after a violation
@@ -262,11 +262,11 @@ func (p *tortured) endure(t *testing.T) *torture.Report {
 // reportOf is the newest report about a server, without its suffix.
 func reportOf(name string) string { return filepath.Join(cache, "torture "+name) }
 
-func read(t *testing.T, name string) *torture.Report {
+func read(t *testing.T, name string) *checks.Report {
 	t.Helper()
 	raw, err := os.ReadFile(reportOf(name) + ".json")
 	require.NoError(t, err)
-	var report torture.Report
+	var report checks.Report
 	require.NoError(t, json.Unmarshal(raw, &report))
 	return &report
 }
@@ -292,25 +292,25 @@ func table(t *testing.T) string {
 		for _, r := range read(t, peer.name).Results {
 			cells[r.Check] = verdict(r, peer.promises)
 		}
-		for _, check := range torture.Names() {
+		for _, check := range checks.Names() {
 			rows[check] += " " + cells[check] + " |"
 		}
 	}
 	text := head + "\n" + rule + "\n"
-	for _, check := range torture.Names() {
+	for _, check := range checks.Names() {
 		text += "| `" + check + "` |" + rows[check] + "\n"
 	}
 	return text
 }
 
 // verdict is what the table says. A promise that nobody has made is not broken.
-func verdict(r *torture.Result, promises []string) string {
+func verdict(r *checks.Result, promises []string) string {
 	switch {
-	case r.Verdict == torture.NotApplicable:
+	case r.Verdict == checks.NotApplicable:
 		return "–"
-	case r.Verdict == torture.Violated && strings.HasPrefix(r.Clause.Source, "promise") && !slices.Contains(promises, r.Check):
+	case r.Verdict == checks.Violated && strings.HasPrefix(r.Clause.Source, "promise") && !slices.Contains(promises, r.Check):
 		return "not promised"
-	case r.Verdict == torture.Violated:
+	case r.Verdict == checks.Violated:
 		return "**violation**"
 	}
 	return string(r.Verdict)

@@ -14,11 +14,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-a2a/holdfast/cmd/torture/checks"
 	wires "github.com/holdfast-a2a/holdfast/internal/cli/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
-	"github.com/holdfast-a2a/holdfast/internal/torture"
 )
 
 // tongue is a version over a binding.
@@ -187,7 +187,7 @@ func (c *client) speaking(ctx context.Context) error {
 		m.Push = wires.Push{ID: "soak", URL: c.hooks.server.URL + path, Token: mark}
 	}
 	c.ledger.Sending(mark)
-	l := &torture.Listener{Ledger: c.ledger}
+	l := &checks.Listener{Ledger: c.ledger}
 	known, n := "", 0
 	err := c.until(ctx, w, func(ctx context.Context, cl *wires.Client) error {
 		switch {
@@ -234,7 +234,7 @@ func (c *client) speaking(ctx context.Context) error {
 	return c.until(ctx, other, func(ctx context.Context, cl *wires.Client) error {
 		e, err := cl.Get(ctx, known)
 		if err == nil {
-			(&torture.Listener{Ledger: c.ledger}).Note(cl, e)
+			(&checks.Listener{Ledger: c.ledger}).Note(cl, e)
 		}
 		return err
 	})
@@ -243,7 +243,7 @@ func (c *client) speaking(ctx context.Context) error {
 // delivered records what a webhook got, until the end of its task.
 func (c *client) delivered(ctx context.Context, w tongue, b *box, taskID string) error {
 	var bodies [][]byte
-	l := &torture.Listener{Ledger: c.ledger}
+	l := &checks.Listener{Ledger: c.ledger}
 	return c.until(ctx, w, func(_ context.Context, cl *wires.Client) error {
 		for !l.Ended() {
 			more, err := c.hooks.after(ctx, b, len(bodies))

@@ -11,14 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/cmd/torture/checks"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/test/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
-	"github.com/holdfast-a2a/holdfast/internal/torture"
 )
 
-// The verb torture finds no fault in two replicas of which it kills one, twice. It starts it again as an operator would.
+// The torture finds no fault in two replicas of which it kills one, twice. It starts it again as an operator would.
 func TestTorture(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
@@ -50,16 +50,16 @@ func TestTorture(t *testing.T) {
 		return err
 	})
 	report := filepath.Join(dir, "report.json")
-	res := clustertest.Command(t, dir, env, "torture", "http://"+addr, b.URL, "-H", "X-API-Key: "+keys[0], "--other-header", "X-API-Key: "+keys[1],
+	res := clustertest.CommandOf(t, clustertest.Program(t, "./cmd/torture"), dir, env, "http://"+addr, b.URL, "-H", "X-API-Key: "+keys[0], "--other-header", "X-API-Key: "+keys[1],
 		"--kill", kill, "--start", start, "--kill", kill, "--start", start, "--webhook-listen", "127.0.0.1:0", "--load", "4", "--seed", "1", "--report", report)
 	t.Logf("%s\n%s", res.Err, res.Out)
 	require.Zero(t, res.Code)
 	raw, err := os.ReadFile(report)
 	require.NoError(t, err)
-	var told torture.Report
+	var told checks.Report
 	require.NoError(t, json.Unmarshal(raw, &told))
-	require.Len(t, told.Results, len(torture.Names()))
+	require.Len(t, told.Results, len(checks.Names()))
 	for _, r := range told.Results {
-		require.Equal(t, torture.Pass, r.Verdict, "%s: %s", r.Check, r.Reason)
+		require.Equal(t, checks.Pass, r.Verdict, "%s: %s", r.Check, r.Reason)
 	}
 }

@@ -129,8 +129,8 @@ func (c *command) root() *cobra.Command {
 status and chunk before a client sees it, and any replica can continue a task of another.
 
 The first holdfast without a verb starts a server with a PostgreSQL of its own and a demo
-agent. Later, in a terminal, it prints this help: write holdfast serve. send, stream, card
-and bench talk to an agent. The other verbs are for operators, and use the database or the
+agent. Later, in a terminal, it prints this help: write holdfast serve. send, stream and card
+talk to an agent. The other verbs are for operators, and use the database or the
 admin API of a server. docs/cli.md has every verb and flag on one page.
 
 Exit codes: 0 done; 1 the call failed; 2 wrong usage or configuration; 3 the task
@@ -169,7 +169,7 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 		verbs     []*cobra.Command
 	}{
 		{"serve", "Run a server:", []*cobra.Command{serve, c.dev(), c.migrate(), c.config(), c.ready()}},
-		{"talk", "Talk to agents:", []*cobra.Command{c.send(), c.stream(), c.card(), c.bench(), c.torture()}},
+		{"talk", "Talk to agents:", []*cobra.Command{c.send(), c.stream(), c.card()}},
 		{"operate", "Operate (by the database, or by a server):", []*cobra.Command{
 			c.agents(), c.queue(), c.workers(), c.tasks(), c.push(), c.apiKeys(), c.secretKeys(), c.audit(), c.retention(), c.doctor(),
 		}},

@@ -68,7 +68,7 @@ func (f completer) complete(cmd *cobra.Command, args []string, _ string) ([]cobr
 func (c *command) completions(root *cobra.Command) {
 	flags := map[string]completer{
 		"output": words("table", "json"), "state": words(stateNames()...), "profile": c.profileNames, "roles": words("api", "worker", "push"),
-		"protocol": words(registry.Versions()...), "binding": words("jsonrpc", "http", "grpc"), "mode": words("blocking", "stream", "poll"),
+		"protocol": words(registry.Versions()...), "binding": words("jsonrpc", "http", "grpc"),
 		"dialect": words(registry.Versions()...),
 	}
 	ofOperators := map[string]completer{"agent": c.agentNames, "task": c.taskIDs}

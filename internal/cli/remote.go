@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -76,8 +75,8 @@ func (c *command) options(r *remote) (o client.Options, err error) {
 	if strings.EqualFold(o.Binding, "http") {
 		o.Binding = client.HTTPJSON
 	}
-	if o.Header, err = readHeaders(c.In, "header", r.headers); err != nil {
-		return o, err
+	if o.Header, err = client.ReadHeaders(c.In, r.headers); err != nil {
+		return o, usage("--header: %w", err)
 	}
 	// The key is for the server that the environment names, and for no other: a directory may come from anybody.
 	if key := c.env("HOLDFAST_API_KEY"); key != "" && c.env("HOLDFAST_URL") != "" && r.url == "" && r.endpoint == "" && o.Header.Get("X-API-Key") == "" && o.Header.Get("Authorization") == "" {
@@ -96,45 +95,6 @@ func (c *command) usualURL() string {
 		return strings.TrimSpace(string(raw))
 	}
 	return defaultURL
-}
-
-// readHeaders returns the headers that the texts of a flag give. A text that begins with @ names a file with a header on each line; "-"
-// is stdin. isHeaderFlag must know the flag.
-func readHeaders(stdin io.Reader, flag string, texts []string) (http.Header, error) {
-	header := http.Header{}
-	add := func(text string) bool {
-		name, value, ok := strings.Cut(text, ":")
-		if ok {
-			header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
-		}
-		return ok
-	}
-	for _, text := range texts {
-		path, isFile := strings.CutPrefix(text, "@")
-		if !isFile {
-			if !add(text) {
-				return nil, usage("--%s: %q is not a header; write \"Name: value\"", flag, text)
-			}
-			continue
-		}
-		var raw []byte
-		var err error
-		if path == "-" {
-			raw, err = io.ReadAll(io.LimitReader(stdin, maxSecret))
-		} else {
-			raw, err = os.ReadFile(path)
-		}
-		if err != nil {
-			return nil, usage("--%s: %w", flag, err)
-		}
-		for i, line := range strings.Split(string(raw), "\n") {
-			line = strings.TrimSpace(line)
-			if line != "" && line[0] != '#' && !add(line) { // it may be a secret: do not show it
-				return nil, usage("--%s: line %d of %s is not a header; write \"Name: value\"", flag, i+1, path)
-			}
-		}
-	}
-	return header, nil
 }
 
 // open makes the client for the agent that the flags name.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-a2a/holdfast/internal/cli/client"
 )
 
 // maxSecret bounds a secret in a file, in bytes.
@@ -39,26 +41,11 @@ func (c *command) readSecret(flag, file string) (string, error) {
 	return text, nil
 }
 
-// isHeaderFlag reports whether readHeaders reads the values of a flag.
-func isHeaderFlag(name string) bool { return name == "header" || strings.HasSuffix(name, "-header") }
-
-// secretHeaders are the names of headers that carry credentials.
-var secretHeaders = []string{"authorization", "proxy-authorization", "cookie", "x-api-key"}
-
 // warnOfSecrets notes the credentials on the command line. Servers say nothing, because their logs are for machines.
 func (c *command) warnOfSecrets(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		headers, ok := f.Value.(pflag.SliceValue)
-		if !ok || !isHeaderFlag(f.Name) {
-			return
-		}
-		for _, h := range headers.GetSlice() {
-			name, _, _ := strings.Cut(h, ":")
-			if slices.Contains(secretHeaders, strings.ToLower(strings.TrimSpace(name))) {
-				c.note("Other users of this machine see the header %s in the list of processes; write it to a file, and use --%s @FILE.", name, f.Name)
-			}
-		}
-	})
+	if f := cmd.Flags().Lookup("header"); f != nil {
+		client.WarnOfSecrets(f.Name, f.Value.(pflag.SliceValue).GetSlice(), c.note)
+	}
 	if f := cmd.Flags().Lookup("database-url"); f != nil && hasPassword(f.Value.String()) && cmd.Flags().Lookup("listen") == nil {
 		c.note("Other users of this machine see the password of --database-url in the list of processes; use HOLDFAST_DATABASE_URL.")
 	}

@@ -117,55 +117,6 @@ func TestBannerNeedsATerminal(t *testing.T) {
 	require.Equal(t, tty, bannerOn(tty))
 }
 
-func TestTortureOfNoServerFails(t *testing.T) {
-	t.Parallel()
-	session{}.fails(t, exitFailed, "connection refused", "torture", "http://127.0.0.1:1")
-}
-
-// The benchmarks load a real server; this test checks the report at the end.
-func TestBenchReportsFailures(t *testing.T) {
-	t.Parallel()
-	answers := map[string]string{
-		"/agents/good": `{"jsonrpc":"2.0","id":1,"result":{` + taskHead + `,"status":{"state":"completed"}}}`,
-		"/agents/bad":  `{"jsonrpc":"2.0","id":1,"result":{` + taskHead + `,"status":{"state":"failed"}}}`,
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer x" {
-			http.Error(w, "who are you", http.StatusUnauthorized)
-			return
-		}
-		_, _ = io.WriteString(w, answers[r.URL.Path])
-	}))
-	t.Cleanup(server.Close)
-	bench := func(args ...string) result {
-		s := session{env: map[string]string{"HOLDFAST_URL": server.URL}}
-		return s.run(t, append([]string{"bench", "--duration", "200ms", "--inflight", "1,2"}, args...)...)
-	}
-
-	good := bench("-H", "Authorization: Bearer x", "--agent", "good")
-	require.Zero(t, good.code, good.err)
-	require.Contains(t, good.err, "This creates real tasks at "+server.URL+"/agents/good")
-	lines := strings.Split(strings.TrimSpace(good.out), "\n")
-	require.Len(t, lines, 3)
-	require.Equal(t, "IN FLIGHT TASKS TASKS/S P50 MS P95 MS P99 MS ERRORS", strings.Join(strings.Fields(lines[0]), " "))
-	require.True(t, strings.HasSuffix(lines[1], "none"))
-
-	bad := bench("-H", "Authorization: Bearer x", "--agent", "bad", "-o", "json")
-	require.Equal(t, exitFailed, bad.code)
-	require.Contains(t, bad.err, "for example: the task was left failed")
-	require.Regexp(t, `(?s)"mode": "blocking".*"inflight": 2,.*"tasks": 0,.*"task failed": [1-9]`, bad.out)
-
-	refused := bench()
-	require.Equal(t, exitFailed, refused.code)
-	require.Contains(t, refused.out, "HTTP 401 Unauthorized")
-
-	server.Close()
-	gone := bench()
-	require.Equal(t, exitFailed, gone.code)
-	require.Contains(t, gone.err, "Is the server running?")
-	require.Empty(t, gone.out)
-}
-
 // completing is an operator with webhooks.
 type completing struct {
 	fakeOperator
@@ -220,7 +171,6 @@ func TestCompletions(t *testing.T) {
 		"api-keys revoke ":             {"mzxw6ytboi5dkmrq", "aaaaaaaaaaaaaaaa"},
 		"api-keys list ":               {},
 		"completion ":                  {"bash", "fish", "powershell", "zsh"},
-		"bench --mode ":                {"blocking", "stream", "poll"},
 	} {
 		synctest.Test(t, func(t *testing.T) { require.Equal(t, want, offers(t, s, strings.Split(line, " ")...), line) })
 	}
@@ -512,20 +462,6 @@ func TestConfigCheck(t *testing.T) {
 	r := session{}.succeeds(t, "config", "check")
 	require.Equal(t, "no mistakes; 1 agents\n", r.out)
 	require.JSONEq(t, `{"agents":["demo"]}`, session{}.run(t, "config", "check", "-o", "json").out)
-}
-
-// Credentials in a file do not show in the list of processes.
-func TestHeadersFromAFile(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "headers")
-	require.NoError(t, os.WriteFile(path, []byte("# mine\nAuthorization: Bearer s3cret\r\n\nX-A:b\n"), 0o600))
-	header := storetest.Must(readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"X-C: d", "@" + path, "@-"}))(t)
-	require.Equal(t, http.Header{"Authorization": {"Bearer s3cret"}, "X-A": {"b"}, "X-C": {"d"}, "X-D": {"e"}}, header)
-	require.NoError(t, os.WriteFile(path, []byte("s3cret"), 0o600))
-	_, err := readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"@" + path})
-	require.EqualError(t, err, "--header: line 1 of "+path+` is not a header; write "Name: value"`)
-	_, err = readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"@/nowhere/file"})
-	require.ErrorContains(t, err, "/nowhere/file")
 }
 
 func TestVersionIsThatOfHoldfastInAnotherModule(t *testing.T) {

@@ -29,7 +29,7 @@ func main() {
 	mux.Handle("/rest/", http.StripPrefix("/rest", a2asrv.NewRESTHandler(handler)))
 	mux.Handle("/v0", a2av0.NewJSONRPCHandler(handler))
 	mux.Handle("/.well-known/agent-card.json", a2asrv.NewStaticAgentCardHandler(&a2a.AgentCard{
-		Name: "torture", Description: "Obeys the contract of holdfast torture.", Version: "1",
+		Name: "torture", Description: "Obeys the contract of docs/torture.md.", Version: "1",
 		Capabilities:      a2a.AgentCapabilities{Streaming: true, PushNotifications: true},
 		DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"},
 		Skills: []a2a.AgentSkill{{ID: "torture", Name: "Torture", Description: "Follows a script.", Tags: []string{"test"}}},

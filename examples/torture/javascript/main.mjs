@@ -97,7 +97,7 @@ async function stores() {
 
 const offer = (url, protocolBinding, protocolVersion) => ({ url, protocolBinding, tenant: '', protocolVersion });
 const card = {
-  name: 'torture', description: 'Obeys the contract of holdfast torture.', version: '1', provider: undefined, documentationUrl: '',
+  name: 'torture', description: 'Obeys the contract of docs/torture.md.', version: '1', provider: undefined, documentationUrl: '',
   iconUrl: undefined, signatures: [],
   supportedInterfaces: [offer(url, 'JSONRPC', '1.0'), offer(`${url}rest`, 'HTTP+JSON', '1.0'), offer(url, 'JSONRPC', '0.3')],
   capabilities: { streaming: true, pushNotifications: true, extendedAgentCard: false, extensions: [] }, securitySchemes: {},

@@ -108,7 +108,7 @@ async def tables(_):
 
 
 card = AgentCard(
-    name="torture", description="Obeys the contract of holdfast torture.", version="1",
+    name="torture", description="Obeys the contract of docs/torture.md.", version="1",
     capabilities=AgentCapabilities(streaming=True, push_notifications=True),
     default_input_modes=["text/plain"], default_output_modes=["text/plain"],
     skills=[AgentSkill(id="torture", name="Torture", description="Follows a script.", tags=["test"])],

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -482,4 +484,19 @@ func FuzzFrames(f *testing.F) {
 			require.NotContains(t, string(fr.Data), "\r")
 		}
 	})
+}
+
+// Credentials in a file do not show in the list of processes.
+func TestHeadersFromAFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "headers")
+	require.NoError(t, os.WriteFile(path, []byte("# mine\nAuthorization: Bearer s3cret\r\n\nX-A:b\n"), 0o600))
+	header, err := ReadHeaders(strings.NewReader("X-D: e\n"), []string{"X-C: d", "@" + path, "@-"})
+	require.NoError(t, err)
+	require.Equal(t, http.Header{"Authorization": {"Bearer s3cret"}, "X-A": {"b"}, "X-C": {"d"}, "X-D": {"e"}}, header)
+	require.NoError(t, os.WriteFile(path, []byte("s3cret"), 0o600))
+	_, err = ReadHeaders(strings.NewReader("X-D: e\n"), []string{"@" + path})
+	require.EqualError(t, err, "line 1 of "+path+` is not a header; write "Name: value"`)
+	_, err = ReadHeaders(strings.NewReader("X-D: e\n"), []string{"@/nowhere/file"})
+	require.ErrorContains(t, err, "/nowhere/file")
 }

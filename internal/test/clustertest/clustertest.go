@@ -93,7 +93,7 @@ func Program(t testing.TB, pkg string) string {
 }
 
 // Programs are the packages that tests give to Program.
-var Programs = []string{"./examples/go", "./examples/go/serve", "./examples/go/connect", "./examples/go/sdk", "./integration/agents/sdkagent", "./integration/faults/remoteworker"}
+var Programs = []string{"./cmd/torture", "./examples/go", "./examples/go/serve", "./examples/go/connect", "./examples/go/sdk", "./integration/agents/sdkagent", "./integration/faults/remoteworker"}
 
 // BuildProgram is Build for one of Programs.
 func BuildProgram(pkg string) (string, error) {

@@ -49,7 +49,7 @@ impl AgentExecutor for Agent {
 
     fn agent_card(&self) -> AgentCard {
         AgentCardBuilder::new("torture", "1")
-            .description("Obeys the contract of holdfast torture.")
+            .description("Obeys the contract of docs/torture.md.")
             .url(format!("{}/jsonrpc", self.url), "JSONRPC", "1.0")
             .url(&self.url, "HTTP+JSON", "1.0")
             .streaming(true)

@@ -17,7 +17,7 @@ import (
 
 func main() {
 	addr := "127.0.0.1:" + os.Args[1]
-	description, yes := "Obeys the contract of holdfast torture.", true
+	description, yes := "Obeys the contract of docs/torture.md.", true
 	// The default drops events of streams whose buffer is full.
 	manager, err := taskmanager.NewMemoryTaskManager(agent{}, taskmanager.WithTaskSubscriberBlockingSend(true))
 	if err != nil {

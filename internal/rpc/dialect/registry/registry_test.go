@@ -104,9 +104,9 @@ var mayName = map[string]string{
 	"internal/config/config.go 1.0.0":  "a value of protocol.status_table",
 	"internal/config/config.go 1.0.1":  "a value of protocol.status_table",
 	"internal/config/default.go 1.0.0": "the version of an agent",
-	"internal/cli/torture.go 0.3":      "a version whose servers the torture test can test",
-	"internal/cli/torture.go 1.0":      "a version whose servers the torture test can test",
-	"internal/torture/peer.go 1.0":     "the torture test tests clauses of this version",
+	"cmd/torture/main.go 0.3":          "a version whose servers the torture test can test",
+	"cmd/torture/main.go 1.0":          "a version whose servers the torture test can test",
+	"cmd/torture/checks/peer.go 1.0":   "the torture test tests clauses of this version",
 }
 
 // Code that depends on a version asks the codec (dialect.Traits). Only dialects name versions.
