@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/bench/load"
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
 )
 
 func main() {

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-a2a/holdfast/cmd/torture/checks"
-	wires "github.com/holdfast-a2a/holdfast/internal/cli/client"
+	wires "github.com/holdfast-a2a/holdfast/internal/rpc/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"

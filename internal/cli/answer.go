@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

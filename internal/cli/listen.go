@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/notify"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )

@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -254,7 +254,8 @@ func explain(err error) error {
 		return fmt.Errorf("%w\nGive your credential with --header @FILE, where the file has a line such as X-API-Key: KEY", err)
 	}
 	var unreachable *url.Error
-	if (errors.As(err, &unreachable) || errors.As(err, new(*client.BrokenError))) && !errors.Is(err, context.Canceled) {
+	var call *client.CallError
+	if (errors.As(err, &unreachable) || errors.As(err, &call) && call.Code != 0) && !errors.Is(err, context.Canceled) {
 		at := ""
 		if unreachable != nil {
 			at = " This used " + origin(unreachable.URL) + ";"

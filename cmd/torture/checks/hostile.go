@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
 )
 
 // attack is a request that no client should send.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 )
@@ -97,9 +97,9 @@ func kindOf(err error) client.Failure {
 		failure.Message = ""
 		return failure
 	}
-	var status *client.HTTPError
-	if errors.As(err, &status) {
-		return client.Failure{Status: status.Status}
+	var call *client.CallError
+	if errors.As(err, &call) {
+		return client.Failure{Status: call.Status, RPC: call.Code}
 	}
 	return client.Failure{}
 }

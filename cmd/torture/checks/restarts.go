@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/judge"
 )

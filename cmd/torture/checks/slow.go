@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 

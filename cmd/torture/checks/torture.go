@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
 )
 
 // Options describe a run.

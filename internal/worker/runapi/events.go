@@ -15,7 +15,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
@@ -104,7 +103,7 @@ func (a *API) receive(u *upload) error {
 		in := &patient{in: u.r.Body, connection: http.NewResponseController(u.w), timeout: a.o.Limits.Timeout, stopped: a.stopped}
 		stop := context.AfterFunc(a.stopped, in.wake)
 		defer stop()
-		err := u.stream(wire.Lines(in, most))
+		err := u.stream(web.Lines(in, most))
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return web.Refuse(http.StatusRequestTimeout, web.ReasonInvalid, "", "no event came for too long; go on at next")
 		}
@@ -173,20 +172,20 @@ func cut() *web.Problem {
 	return web.Invalid("", "the body is incomplete; go on at next")
 }
 
-func (u *upload) stream(in *wire.Stream) error {
-	in.For(u.Live(), u.Run)
+func (u *upload) stream(in *web.Stream) error {
+	in.Bound(func(n int) error { return u.Run.Hold(u.Live(), n) }, u.Run.Drop)
 	defer in.Close()
 	for !u.player.Settled() && !u.retried {
 		raw, line, err := in.Next()
-		_, refused := errors.AsType[*executor.Failure](err)
+		_, refused := errors.AsType[*web.LineError](err)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.Is(err, wire.ErrCut): // a last line without its end
+		case errors.Is(err, web.ErrCut): // a last line without its end
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case refused:
-			p := web.Refuse(http.StatusRequestEntityTooLarge, web.ReasonTooLarge, "", err.Error())
+			p := web.Refuse(http.StatusRequestEntityTooLarge, web.ReasonTooLarge, "", wire.Unread(err).Error())
 			p.Line = line
 			return p
 		case err != nil: // net/http ends the request's context, too

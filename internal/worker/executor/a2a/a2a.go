@@ -6,26 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	transport "github.com/holdfast-a2a/holdfast/internal/rpc/client"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Front is the executor for one A2A server.
 type Front struct {
-	opts        Options
-	http        *http.Client
-	connections connections // over gRPC
-	target      atomic.Pointer[target]
-	older       atomic.Bool // the agent has shown that it speaks 0.1
-	push        push
-	aiming      chan struct{} // full while cards are read
+	opts      Options
+	transport transport.Transport
+	target    atomic.Pointer[target]
+	older     atomic.Bool // the agent has shown that it speaks 0.1
+	push      push
+	aiming    chan struct{} // full while cards are read
 
 	// While aiming is full:
 	extended   *client.Card // the newest
@@ -44,8 +42,8 @@ func New(opts Options) (*Front, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	f := &Front{opts: opts, http: web.ToAgents(opts.ConnectTimeout, 0, opts.Observe), aiming: make(chan struct{}, 1)}
-	f.connections.connect, f.connections.agent = opts.ConnectTimeout, opts.agent()
+	f := &Front{opts: opts, aiming: make(chan struct{}, 1)}
+	f.transport = f.carrier()
 	f.target.Store(opts.fixed())
 	return f, nil
 }
@@ -182,12 +180,12 @@ func (r *run) execute(ctx context.Context) error {
 		return r.follow(ctx)
 	case r.link.Task != "":
 		return r.answer(ctx)
-	case r.Attempt > 1 && !r.to.wire.ChoosesIDs():
+	case r.Attempt > 1 && !r.to.Wire.ChoosesIDs():
 		// An earlier try may have sent the message and ended before the agent named its task.
 		if found, err := r.search(ctx); err != nil || found {
 			return after(err, func() error { return r.follow(ctx) })
 		}
-	case r.to.wire.ChoosesIDs():
+	case r.to.Wire.ChoosesIDs():
 		// The id is ours, so it is known whether the message was sent.
 		r.link.Task = r.ID.String()
 		if r.Attempt > 1 {
@@ -247,7 +245,7 @@ func (r *run) answer(ctx context.Context) error {
 // again begins a new task of the agent in the same context.
 func (r *run) again(ctx context.Context) error {
 	r.link.Task = ""
-	if r.to.wire.ChoosesIDs() {
+	if r.to.Wire.ChoosesIDs() {
 		r.link.Task = fmt.Sprintf("%s-%d", r.ID, r.Turn)
 	}
 	return r.send(ctx)
@@ -265,7 +263,7 @@ func said(t *task.Task, id string) bool {
 
 // search looks for the task that the run's message has begun, in the agent's list of the context.
 func (r *run) search(ctx context.Context) (found bool, err error) {
-	if !r.to.wire.Has(client.List) || r.contextID() == "" {
+	if !r.to.Wire.Has(client.List) || r.contextID() == "" {
 		return false, nil
 	}
 	u, err := r.call(ctx, client.List, &client.Params{Context: r.contextID()})
@@ -382,9 +380,9 @@ func (r *run) send(ctx context.Context) error {
 	if r.to.streams {
 		op = client.Stream
 	}
-	a, err := r.open(callCtx, op, params)
+	update, stream, err := r.open(callCtx, op, params)
 	if op == client.Stream && errors.Is(err, task.Unsupported) {
-		a, err = r.open(callCtx, client.Send, params)
+		update, stream, err = r.open(callCtx, client.Send, params)
 	}
 	switch {
 	case refusedVersion(err) && r.refused != nil: // it speaks neither
@@ -406,13 +404,13 @@ func (r *run) send(ctx context.Context) error {
 		r.link.Older = true
 		r.older.Store(true)
 	}
-	if a.stream == nil {
-		if done, err := r.take(ctx, a.update); done || err != nil {
+	if stream == nil {
+		if done, err := r.take(ctx, update); done || err != nil {
 			return err
 		}
 		return r.follow(ctx)
 	}
-	defer a.stream.Close()
+	defer stream.Close()
 	// A connection may be dead without a sign. Reading the task shows it.
 	idle := time.AfterFunc(maxIdle, func() {
 		select {
@@ -422,8 +420,8 @@ func (r *run) send(ctx context.Context) error {
 		}
 	})
 	defer idle.Stop()
-	a.stream.closeAfter(idle)
-	return r.live(ctx, a.stream)
+	stream.Heard = func() { idle.Reset(maxIdle) }
+	return r.live(ctx, stream)
 }
 
 // until returns a context for the send. When ctx ends it lasts until the agent's task is known, but no longer than the
@@ -444,9 +442,9 @@ func (r *run) until(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // live passes the stream that answers the send on. If it breaks, follow goes on.
-func (r *run) live(ctx context.Context, events feed) error {
+func (r *run) live(ctx context.Context, events *transport.Answer) error {
 	for {
-		raw, err := events.Next()
+		_, raw, err := events.Next()
 		if err == nil {
 			update, err := r.parse(r.to, client.Stream, raw, r.forwards)
 			if err != nil {
@@ -457,11 +455,13 @@ func (r *run) live(ctx context.Context, events feed) error {
 			}
 			continue
 		}
+		broke := errors.As(err, new(*transport.CallError)) // that decides nothing: the task says more
+		err = r.failed(err, r.forwards)
 		var failure *executor.Failure
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.As(err, &failure): // an event that is too long, or no event
+		case !broke && errors.As(err, &failure): // an event that is too long, or no event
 			return failure
 		case r.link.Turn == r.Turn:
 			if errors.Is(err, io.EOF) { // the agent is done with the message, even if its task shows no change
@@ -471,7 +471,7 @@ func (r *run) live(ctx context.Context, events feed) error {
 		case errors.Is(err, io.EOF):
 			return executor.Retryable(errors.New("the agent's stream ended without an event"), 0)
 		}
-		return executor.Retryable(fmt.Errorf("the agent's stream broke before its first event: %w", err), 0)
+		return executor.Retryable(errors.New("the agent's stream broke before its first event: "+err.Error()), 0)
 	}
 }
 

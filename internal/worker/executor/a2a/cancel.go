@@ -34,7 +34,7 @@ func (f *Front) Cancel(ctx context.Context, c *executor.Cancellation) error {
 		return err
 	}
 	to = to.known(of.Older)
-	if of.Task == "" && to.wire.ChoosesIDs() {
+	if of.Task == "" && to.Wire.ChoosesIDs() {
 		of.Task = c.ID.String() // a send may have been under way
 	}
 	if of.Task == "" {

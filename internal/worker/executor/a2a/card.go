@@ -41,7 +41,7 @@ func (f *Front) Cards(ctx context.Context) (*Cards, error) {
 // extendedCard returns the extended card, if the agent says that it has one and the front has a credential. If it cannot be
 // read, the last one stays.
 func (f *Front) extendedCard(ctx context.Context, to *target, public *client.Card) *client.Card {
-	if !public.Capabilities.ExtendedCard || !to.wire.Has(client.ExtendedCard) || !f.opts.hasCredential() {
+	if !public.Capabilities.ExtendedCard || !to.Wire.Has(client.ExtendedCard) || !f.opts.hasCredential() {
 		f.extended = nil
 		return nil
 	}
@@ -62,7 +62,7 @@ func (f *Front) readExtendedCard(ctx context.Context, to *target) (*client.Card,
 	card, err := f.askExtendedCard(ctx, to)
 	var reported *client.Error
 	if errors.As(err, &reported) { // 0.2 has no operation for it
-		for _, at := range to.wire.ExtendedCardURLs(to.url) {
+		for _, at := range to.Wire.ExtendedCardURLs(to.URL) {
 			if card, oldErr := f.readCardAt(ctx, at); oldErr == nil {
 				return card, nil
 			}

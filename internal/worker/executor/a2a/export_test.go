@@ -8,5 +8,5 @@ import (
 
 // Over has a front call its agent with a transport.
 func (f *Front) Over(transport http.RoundTripper) {
-	f.http = &http.Client{Transport: transport, CheckRedirect: web.NoRedirects}
+	f.transport.HTTP = &http.Client{Transport: transport, CheckRedirect: web.NoRedirects}
 }

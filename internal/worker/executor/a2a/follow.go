@@ -3,13 +3,11 @@ package a2a
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 const (
@@ -107,36 +105,3 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
-
-// heard is the body of a stream that closes after silence. Any byte counts, also that of a comment.
-type heard struct {
-	io.ReadCloser
-	timer *time.Timer
-}
-
-// Read implements io.Reader.
-func (h *heard) Read(p []byte) (int, error) {
-	n, err := h.ReadCloser.Read(p)
-	if h.timer != nil && n > 0 {
-		h.timer.Reset(maxIdle)
-	}
-	return n, err
-}
-
-// sse is a stream of server-sent events.
-type sse struct {
-	events *wire.Stream
-	body   *heard
-}
-
-// Next implements feed.
-func (s *sse) Next() ([]byte, error) {
-	event, _, err := s.events.Next()
-	return event, err
-}
-
-// closeAfter implements feed.
-func (s *sse) closeAfter(timer *time.Timer) { s.body.timer = timer }
-
-// Close implements feed.
-func (s *sse) Close() { _ = s.body.Close() }

@@ -4,20 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"net/url"
+	"strings"
 
+	transport "github.com/holdfast-a2a/holdfast/internal/rpc/client"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
-	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 // target is where and how to call the agent.
 type target struct {
-	wire    *client.Wire
-	url     string
-	tenant  string
+	transport.Target
+
 	streams bool
 	pushes  bool
 	card    *client.Card // nil if the configuration says everything
@@ -28,7 +26,7 @@ type target struct {
 // of01 returns the target for an agent of 0.1.
 func (t *target) of01() *target {
 	of := *t
-	of.wire, of.guessed, of.newer = client.Oldest(), false, t
+	of.Wire, of.guessed, of.newer = client.Oldest(), false, t
 	return &of
 }
 
@@ -58,7 +56,7 @@ func (o *Options) fixed() *target {
 	if o.URL == "" || o.CardURL != "" || o.Version == "" {
 		return nil
 	}
-	return &target{wire: client.Find(o.Version, o.Binding), url: o.URL, streams: !o.Poll, pushes: true}
+	return &target{Target: transport.Target{Wire: client.Find(o.Version, o.Binding), URL: o.URL}, streams: !o.Poll, pushes: true}
 }
 
 // aim returns the target, and reads the card if it is not known.
@@ -106,26 +104,30 @@ func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", f.redact(at, nil), err)}
 	}
 	t := &target{
-		wire: w, url: i.URL, tenant: i.Tenant, streams: card.Capabilities.Streaming && !f.opts.Poll,
+		Target: transport.Target{Wire: w, URL: i.URL, Tenant: i.Tenant}, streams: card.Capabilities.Streaming && !f.opts.Poll,
 		pushes: card.Capabilities.PushNotifications, card: card,
 		guessed: f.opts.Version == "" && w.Binding == client.JSONRPC && card.Guessed(i),
 	}
-	rpc := w.Binding == client.GRPC
 	switch {
-	case f.opts.URL != "" && rpc && !pathless(f.opts.URL):
-		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s offers only gRPC, and %w", f.redact(at, nil), errPath)}
+	case f.opts.URL != "" && w.Binding == client.GRPC && !pathless(f.opts.URL):
+		err = fmt.Errorf("offers only gRPC, and %w", errPath)
 	case f.opts.URL != "":
-		t.url = f.opts.URL
-	case rpc:
-		if t.url, err = web.RPCAddress(i.URL, f.opts.CardURL, "a2a.url"); err != nil {
-			return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s %w", f.redact(at, nil), err)}
-		}
-	case !sameOrigin(t.url, f.opts.CardURL):
-		// The credential, and the conversation, go only where the operator sends them.
-		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf(
-			"%s names the URL %.200q of another host; set a2a.url to it if that is right", f.redact(at, nil), t.url)}
+		t.URL = f.opts.URL
+	default:
+		t.URL, err = transport.Place(w, i.URL, f.opts.CardURL, "a2a.url")
+	}
+	if err != nil {
+		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s %w", f.redact(at, nil), err)}
 	}
 	return t, nil
+}
+
+var errPath = errors.New("a2a.url has a path or a query, which gRPC has no place for; write only scheme, host and port")
+
+// pathless reports whether gRPC can call a URL: it has no place for a path or a query.
+func pathless(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == ""
 }
 
 // maxCard bounds a card, in bytes.
@@ -133,7 +135,7 @@ const maxCard = 1 << 20
 
 // readCard reads the first card that it finds.
 func (f *Front) readCard(ctx context.Context) (*client.Card, string, error) {
-	if to := f.opts.fixed(); to != nil && to.wire.Binding == client.GRPC {
+	if to := f.opts.fixed(); to != nil && to.Wire.Binding == client.GRPC {
 		return nil, "", &executor.Failure{Msg: "the agent's card cannot be read", Cause: errors.New("a port of gRPC has none; set a2a.card_url")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.opts.CallTimeout)
@@ -154,41 +156,40 @@ func (f *Front) readCard(ctx context.Context) (*client.Card, string, error) {
 }
 
 func (f *Front) readCardAt(ctx context.Context, at string) (*client.Card, error) {
-	response, err := f.do(ctx, &client.Request{Method: http.MethodGet, URL: at, Header: http.Header{"Accept": {"application/json"}}})
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	switch code := response.StatusCode; {
-	case code == http.StatusTooManyRequests, code >= 500:
-		return nil, &callError{err: fmt.Errorf("the agent answered %d %s", code, http.StatusText(code)), answered: true}
-	case code != http.StatusOK:
-		return nil, fmt.Errorf("%d %s", code, http.StatusText(code))
-	}
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxCard+1))
-	if err != nil {
-		return nil, &callError{err: fmt.Errorf("the connection to the agent broke: %w", err)}
+	raw, err := f.transport.Get(ctx, at, maxCard)
+	var e *transport.CallError
+	switch {
+	case errors.Is(err, transport.ErrTooLong):
+		return nil, errCardTooLong
+	case errors.As(err, &e) && e.Status != 0 && e.Temporary():
+		return nil, &callError{err: errors.New("the agent answered " + e.Said()), answered: true}
+	case errors.As(err, &e) && e.Status != 0:
+		return nil, errors.New(e.Said())
+	case err != nil:
+		return nil, f.failed(err, nil)
 	}
 	return f.parseCard(raw)
 }
 
+var errCardTooLong = fmt.Errorf("the card is longer than %d bytes", maxCard)
+
 // parseCard reads a card. If the operator has keys for it, it reads only what one of them has signed.
 func (f *Front) parseCard(document []byte) (*client.Card, error) {
 	if len(document) > maxCard {
-		return nil, fmt.Errorf("the card is longer than %d bytes", maxCard)
+		return nil, errCardTooLong
 	}
 	keys, err := f.opts.cardKeys()
 	if err != nil {
 		return nil, fmt.Errorf("a2a.card_keys_file: %w", err)
 	}
 	if keys != nil {
-		if document, err = keys.Verify(document, wire.MaxDepth); err != nil {
+		if document, err = keys.Verify(document, transport.MaxDepth); err != nil {
 			err = fmt.Errorf("a2a.card_keys: %w", err)
 		}
 	}
 	var card *client.Card
 	if err == nil {
-		card, err = client.ReadCard(document, wire.MaxDepth)
+		card, err = client.ReadCard(document, transport.MaxDepth)
 	}
 	if err != nil {
 		return nil, errors.New(f.redact(err.Error(), nil)) // it may repeat members of the card

@@ -9,6 +9,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
@@ -84,7 +85,7 @@ func runAPI(run *executor.Run) []string {
 
 // play returns at the end of stdout, at the event that settles the run, or with the reason why the run cannot continue.
 func (p *program) play(ctx context.Context, player *wire.Player, child *process) error {
-	return player.PlayStream(ctx, wire.Lines(child.stdout, p.opts.MaxEvent), func() error {
+	return player.PlayStream(ctx, web.Lines(child.stdout, p.opts.MaxEvent), func() error {
 		// A last line without an end is an event only if its process succeeded. Otherwise a dying process wrote it.
 		// Stdout has ended, so this wait is short.
 		if exit := child.wait(); !exit.Success() {

@@ -154,9 +154,9 @@ func (b *backend) play(ctx context.Context, run *executor.Run, player *wire.Play
 	}
 	switch mediaType {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl":
-		err = player.PlayStream(ctx, wire.Lines(body, b.opts.MaxEvent), body.unfinished)
+		err = player.PlayStream(ctx, web.Lines(body, b.opts.MaxEvent), body.unfinished)
 	case "text/event-stream":
-		err = player.PlayStream(ctx, wire.ServerSentEvents(body, b.opts.MaxEvent), body.unfinished)
+		err = player.PlayStream(ctx, web.ServerSentEvents(body, b.opts.MaxEvent), body.unfinished)
 	case "application/json":
 		defer run.Drop()
 		return b.playDocument(ctx, player, body)

@@ -283,7 +283,7 @@ func (a *agent) stream(
 	ctx context.Context, cancel context.CancelCauseFunc, in io.Reader, got *answer, into sink, redact func(string) string,
 ) error {
 	events := make(chan received, 16)
-	go receive(ctx, wire.ServerSentEvents(in, a.opts.MaxEvent), events)
+	go receive(ctx, web.ServerSentEvents(in, a.opts.MaxEvent), events)
 	defer func() {
 		cancel(nil)
 		for range events {
@@ -298,7 +298,7 @@ func (a *agent) stream(
 				return broken(fmt.Errorf("nothing came for %s", a.opts.IdleTimeout))
 			case !open:
 				return context.Cause(ctx)
-			case e.err == nil && bytes.Equal(e.raw, done), errors.Is(e.err, wire.ErrCut) && bytes.Equal(e.raw, done):
+			case e.err == nil && bytes.Equal(e.raw, done), errors.Is(e.err, web.ErrCut) && bytes.Equal(e.raw, done):
 				return a.conclude(got)
 			case e.err == nil:
 				if err := a.hear(got, e.raw, e.line, into, redact); err != nil || got.last {
@@ -306,10 +306,10 @@ func (a *agent) stream(
 				}
 			case got.finish != "":
 				return nil // only the count of tokens may be missing
-			case errors.Is(e.err, io.EOF), errors.Is(e.err, wire.ErrCut):
+			case errors.Is(e.err, io.EOF), errors.Is(e.err, web.ErrCut):
 				return errNoEnd
 			default:
-				return e.err
+				return wire.Unread(e.err)
 			}
 		case <-into.due():
 			if err := into.flush(); err != nil {
@@ -320,7 +320,7 @@ func (a *agent) stream(
 }
 
 // receive reads events until the first error or the end of ctx, and closes the channel.
-func receive(ctx context.Context, from *wire.Stream, to chan<- received) {
+func receive(ctx context.Context, from *web.Stream, to chan<- received) {
 	defer close(to)
 	for {
 		raw, line, err := from.Next()

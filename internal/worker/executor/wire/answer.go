@@ -12,7 +12,7 @@ import (
 // {"events": […]}, or an object without a type, which is text: {"text": "hi"}. It checks the whole document first, so
 // that an answer takes effect completely or not at all.
 func DecodeAnswer(raw []byte) ([]*Event, *Malformed) {
-	raw = repaired(bytes.TrimPrefix(raw, byteOrderMark))
+	raw = repaired(bytes.TrimPrefix(raw, []byte("\ufeff")))
 	bad := tooDeep(raw)
 	if bad != nil {
 		return nil, bad

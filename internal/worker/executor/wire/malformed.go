@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
@@ -41,6 +42,14 @@ func (m *Malformed) Error() string {
 // would read the same.
 func (m *Malformed) Failure() error {
 	return &executor.Failure{Msg: "the agent's answer is not understood: " + m.Error()}
+}
+
+// Unread turns an error of a stream into that of a run: a line that cannot be read is malformed.
+func Unread(err error) error {
+	if bad, ok := errors.AsType[*web.LineError](err); ok {
+		return (&Malformed{Line: bad.Line, Problem: bad.Problem}).Failure()
+	}
+	return err
 }
 
 // quote shortens s to maxQuote bytes.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/holdfast-a2a/holdfast/internal/web"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
@@ -43,21 +44,21 @@ func (p *Player) Play(ctx context.Context, e *Event) error { return p.play(ctx, 
 // calls cut. A nil result means to play those bytes; an error ends the run.
 //
 // It reads no more of a large event while the process has no memory for it.
-func (p *Player) PlayStream(ctx context.Context, s *Stream, cut func() error) error {
-	s.For(ctx, p.run)
-	defer s.forget()
+func (p *Player) PlayStream(ctx context.Context, s *web.Stream, cut func() error) error {
+	s.Bound(func(n int) error { return p.run.Hold(ctx, n) }, p.run.Drop)
+	defer s.Close()
 	for !p.settled {
 		raw, line, err := s.Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.Is(err, ErrCut):
+		case errors.Is(err, web.ErrCut):
 			if err := cut(); err != nil {
 				return err
 			}
 			return p.PlayLine(ctx, line, raw)
 		case err != nil:
-			return err
+			return Unread(err)
 		}
 		if err := p.PlayLine(ctx, line, raw); err != nil {
 			return err

@@ -303,20 +303,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-// FuzzStream looks for panics in the readers, and for events that depend on how the bytes arrive.
-func FuzzStream(f *testing.F) {
-	f.Add([]byte("{\"a\":1}\n\n{\"b\":2}\r\n{\"c\""), 3)
-	f.Add([]byte(": hi\nid: 1\ndata: {\ndata: }\n\nevent: x\ndata:{}\n\ndata: cut"), 1)
-	f.Fuzz(func(t *testing.T, raw []byte, piece int) {
-		for _, open := range []func([]byte, int) *Stream{
-			func(b []byte, n int) *Stream { return Lines(&pieces{b, n}, 50) },
-			func(b []byte, n int) *Stream { return ServerSentEvents(&pieces{b, n}, 50) },
-		} {
-			whole, cut := collect(open(raw, len(raw))), collect(open(raw, max(1, piece%50)))
-			if whole != cut {
-				t.Fatalf("in one piece %q, in pieces %q", whole, cut)
-			}
-		}
-	})
-}

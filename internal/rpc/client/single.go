@@ -17,7 +17,7 @@ func (c *Client) Stream(ctx context.Context, m *Message) (*Stream, error) {
 }
 
 // Lists reports whether the version has lists.
-func (c *Client) Lists() bool { return c.wire.Has(client.List) }
+func (c *Client) Lists() bool { return c.target.Wire.Has(client.List) }
 
 // List returns a page of the tasks of a context, and the token of the next page, or "". Without a page it is the first one.
 func (c *Client) List(ctx context.Context, contextID, page string, size int) (tasks []*task.Task, next string, err error) {
@@ -35,7 +35,7 @@ func (c *Client) List(ctx context.Context, contextID, page string, size int) (ta
 }
 
 // Binding returns the binding that the client speaks, as cards name it.
-func (c *Client) Binding() string { return c.wire.Binding }
+func (c *Client) Binding() string { return c.target.Wire.Binding }
 
 // Extends reports whether the card lists an extension.
 func (c *Client) Extends(uri string) bool {
@@ -53,7 +53,7 @@ func (c *Client) Extends(uri string) bool {
 func (c *Client) Announced() bool {
 	if c.card != nil {
 		for _, i := range c.card.Interfaces {
-			if client.Find(i.Version, i.Binding) == c.wire {
+			if client.Find(i.Version, i.Binding) == c.target.Wire {
 				return true
 			}
 		}

@@ -1,19 +1,24 @@
-package wire
+package web
 
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
+	"fmt"
 	"io"
-
-	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // ErrCut says that a stream ended inside an event. Only the transport knows whether the writer omitted the last line
 // end or the connection broke.
 var ErrCut = errors.New("the stream ended inside an event")
+
+// LineError says that a line of a stream cannot be read.
+type LineError struct {
+	Line    int // from 1
+	Problem string
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Problem) }
 
 // Stream reads events from NDJSON or server-sent events, one at a time. It bounds the size of each event, but not their
 // number.
@@ -24,6 +29,7 @@ type Stream struct {
 	buf  []byte
 	next func(*Stream) ([]byte, int, error)
 	data []byte // of the server-sent event being read
+	id   string
 
 	hold func(n int) error // waits for the memory of an event of n bytes; may be nil
 	drop func()            // returns it
@@ -34,7 +40,7 @@ func Lines(r io.Reader, maxEvent int) *Stream {
 	return &Stream{in: bufio.NewReaderSize(r, 64<<10), max: maxEvent, next: (*Stream).nextLine}
 }
 
-// ServerSentEvents reads text/event-stream and uses only the data fields.
+// ServerSentEvents reads text/event-stream and uses only the fields data and id.
 func ServerSentEvents(r io.Reader, maxEvent int) *Stream {
 	return &Stream{in: bufio.NewReaderSize(&lineFeeds{in: r}, 64<<10), max: maxEvent, next: (*Stream).nextServerSent}
 }
@@ -46,13 +52,11 @@ func (s *Stream) Next() (raw []byte, line int, err error) {
 	return s.next(s)
 }
 
-// For makes the stream wait for memory of a run before it keeps more of a large event.
-func (s *Stream) For(ctx context.Context, run *executor.Run) {
-	s.bounded(func(n int) error { return run.Hold(ctx, n) }, run.Drop)
-}
+// ID returns the newest id of server-sent events, or "". An event without an id inherits it.
+func (s *Stream) ID() string { return s.id }
 
-// bounded makes the stream wait for memory before it keeps more of an event.
-func (s *Stream) bounded(hold func(n int) error, drop func()) { s.hold, s.drop = hold, drop }
+// Bound makes the stream call hold before it keeps more of an event, with the size that the event then has. drop returns that memory.
+func (s *Stream) Bound(hold func(n int) error, drop func()) { s.hold, s.drop = hold, drop }
 
 // Close drops the last event and its memory.
 func (s *Stream) Close() { s.forget() }
@@ -65,9 +69,12 @@ func (s *Stream) forget() {
 	}
 }
 
+// largest is the size in bytes of the largest buffer that a stream keeps.
+const largest = 64 << 10
+
 // small returns an empty buffer: the same one, unless a large event has made it large.
 func small(buf []byte) []byte {
-	if cap(buf) > limit.SmallBytes {
+	if cap(buf) > largest {
 		return nil
 	}
 	return buf[:0]
@@ -98,11 +105,12 @@ func (s *Stream) nextServerSent() ([]byte, int, error) {
 		cut := errors.Is(err, ErrCut)
 		if bytes.HasPrefix(raw, []byte("{")) {
 			// The standard ignores such a field, but here it would be a lost event.
-			bad := malformed("", `is not a line of server-sent events: "data: " is missing`)
-			bad.Line = s.line
-			return nil, s.line, bad.Failure()
+			return nil, s.line, &LineError{s.line, `is not a line of server-sent events: "data: " is missing`}
 		}
-		if value, ok := dataField(raw); ok && (err == nil || cut) {
+		if id, ok := field(raw, "id"); ok && err == nil && bytes.IndexByte(id, 0) < 0 {
+			s.id = string(id)
+		}
+		if value, ok := field(raw, "data"); ok && (err == nil || cut) {
 			if began == 0 {
 				began = s.line
 			} else {
@@ -156,14 +164,11 @@ func (l *lineFeeds) Read(p []byte) (int, error) {
 	}
 }
 
-// dataField returns the value of an SSE data line. Comments, ids, event names
-// and retry hints have no meaning here.
-func dataField(line []byte) ([]byte, bool) {
-	value, ok := bytes.CutPrefix(line, []byte("data:"))
-	if !ok {
-		return nil, false
-	}
-	return bytes.TrimPrefix(value, []byte(" ")), true
+// field returns the value of a line, if it is the field name. Comments, event names and retry hints have no meaning here.
+func field(line []byte, name string) (value []byte, ok bool) {
+	rest, ok := bytes.CutPrefix(line, []byte(name))
+	value, colon := bytes.CutPrefix(rest, []byte(":"))
+	return bytes.TrimPrefix(value, []byte(" ")), ok && (colon || len(rest) == 0)
 }
 
 // byteOrderMark is what some platforms write before UTF-8. It is not part of an event.
@@ -211,7 +216,5 @@ func (s *Stream) rawLine() ([]byte, error) {
 }
 
 func (s *Stream) tooLong(line int) error {
-	bad := malformed("", "is longer than the %d bytes that an event may have", s.max)
-	bad.Line = line
-	return bad.Failure()
+	return &LineError{line, fmt.Sprintf("is longer than the %d bytes that an event may have", s.max)}
 }

@@ -1,4 +1,4 @@
-package a2a
+package client
 
 import (
 	"crypto/tls"
@@ -13,8 +13,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-
-	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 const (
@@ -29,16 +27,13 @@ const (
 	// maxUnacked is how long sent bytes may stay without an acknowledgment. Then the connection is dead.
 	maxUnacked = 20 * time.Second
 	maxBackoff = 5 * time.Second // between attempts to connect
-
-	streamWindow     = 64 << 10 // bytes that an agent may send ahead of its reader, on a stream and on a connection
-	connectionWindow = 1 << 20
-	maxMetadata      = 1 << 20 // of an answer, in bytes
 )
 
-// connections are those to an agent over gRPC, by URL. A card may change the URL while runs use the old one.
-type connections struct {
-	connect time.Duration
-	agent   string // User-Agent
+// Connections are those to an agent over gRPC, by URL. A card may change the URL while calls use the old one.
+type Connections struct {
+	Connect time.Duration     // bounds an attempt to connect
+	Agent   string            // User-Agent
+	Options []grpc.DialOption // more
 
 	mu   sync.Mutex
 	open map[string][]*connection
@@ -52,7 +47,7 @@ type connection struct {
 }
 
 // take returns a connection for one call. The caller calls release once.
-func (c *connections) take(address string) (conn *grpc.ClientConn, release func(), err error) {
+func (c *Connections) take(address string) (conn *grpc.ClientConn, release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var of *connection
@@ -85,7 +80,7 @@ func (c *connections) take(address string) (conn *grpc.ClientConn, release func(
 }
 
 // drop closes a connection that has no calls.
-func (c *connections) drop(address string, of *connection) {
+func (c *Connections) drop(address string, of *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if of.calls > 0 { // one has just begun
@@ -98,9 +93,22 @@ func (c *connections) drop(address string, of *connection) {
 	}
 }
 
-// dial makes a connection to a URL: http without TLS, https with it. As over HTTP, it is direct and trusts the certificates
-// of the system, and nothing that an agent says changes how it is called.
-func (c *connections) dial(address string) (*grpc.ClientConn, error) {
+// Close closes the connections. Calls under way fail.
+func (c *Connections) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, all := range c.open {
+		for _, of := range all {
+			of.close.Stop()
+			_ = of.conn.Close()
+		}
+	}
+	c.open = nil
+}
+
+// dial makes a connection to a URL: http without TLS, https with it. It trusts the certificates of the system, and nothing that an
+// agent says changes how it is called.
+func (c *Connections) dial(address string) (*grpc.ClientConn, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, err
@@ -111,20 +119,15 @@ func (c *connections) dial(address string) (*grpc.ClientConn, error) {
 	}
 	retries := backoff.DefaultConfig
 	retries.MaxDelay = maxBackoff
-	conn, err := grpc.NewClient("passthrough:///"+web.HostPort(u),
+	conn, err := grpc.NewClient("passthrough:///"+hostPort(u), append([]grpc.DialOption{
 		grpc.WithTransportCredentials(secured),
-		grpc.WithContextDialer(web.Dial(c.connect)),
-		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithStatsHandler(observer{}),
-		grpc.WithUserAgent(c.agent),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: c.connect}),
+		grpc.WithUserAgent(c.Agent),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: c.Connect}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: maxUnacked}),
-		grpc.WithStaticStreamWindowSize(streamWindow),
-		grpc.WithStaticConnWindowSize(connectionWindow),
-		grpc.WithMaxHeaderListSize(maxMetadata),
-	)
+	}, c.Options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the agent: %w", err)
 	}

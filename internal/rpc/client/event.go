@@ -5,7 +5,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 // Event is what a server says: the answer to a request, or one event of a stream.
@@ -41,16 +40,16 @@ func (e *Event) metadata() json.RawMessage {
 
 // read reads a document of an answer to op.
 func (c *Client) read(op client.Op, document []byte) (*Event, error) {
-	u, err := c.wire.Answer(op, document, wire.MaxDepth)
+	u, err := c.target.Wire.Answer(op, document, MaxDepth)
 	if err != nil {
 		return nil, c.unreadable(err)
 	}
-	raw, err := c.wire.Document(op, document, wire.MaxDepth)
+	raw, err := c.target.Wire.Document(op, document, MaxDepth)
 	if err != nil {
 		return nil, c.unreadable(err)
 	}
 	e := &Event{Update: u, Raw: raw}
-	if c.conn != nil {
+	if c.target.Wire.Binding == client.GRPC {
 		var marked map[string]json.RawMessage
 		var mark struct {
 			EventID string `json:"eventId"`

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
@@ -56,7 +55,7 @@ func (c *Client) Follow(ctx context.Context, m *Message, opts FollowOptions, eac
 		return f.rest(ctx, e)
 	}
 	p := c.params(m)
-	if c.wire.ChoosesIDs() {
+	if c.target.Wire.ChoosesIDs() {
 		f.taskID = p.TaskID
 	}
 	s, err := c.open(ctx, client.Stream, p)
@@ -284,9 +283,9 @@ func (f *follower) poll(ctx context.Context) error {
 // pause waits before an attempt: longer after each failure, and at least as long as the server asked for.
 func (f *follower) pause(ctx context.Context, cause error) error {
 	wait := min(f.opts.Wait<<min(f.failures, 16), f.opts.MaxWait)
-	var busy *HTTPError
+	var busy *CallError
 	if errors.As(cause, &busy) {
-		wait = max(wait, busy.RetryAfter)
+		wait = max(wait, busy.After)
 	}
 	return sleep(ctx, wait)
 }
@@ -307,9 +306,6 @@ func broken(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
-	var status *HTTPError
-	if errors.As(err, &status) {
-		return status.temporary()
-	}
-	return errors.Is(err, errNotFinal) || errors.As(err, new(*readError)) || errors.As(err, new(*url.Error)) || errors.As(err, new(*BrokenError))
+	var call *CallError
+	return errors.Is(err, errNotFinal) || errors.As(err, &call) && call.Temporary()
 }
