@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -250,12 +251,13 @@ func stateOf(name string) task.State {
 
 // explain adds advice for the user to an error of a connection or of credentials.
 func explain(err error) error {
-	if errors.As(err, new(*client.CredentialError)) {
+	var call *client.CallError
+	called := errors.As(err, &call)
+	if called && call.Status == http.StatusUnauthorized {
 		return fmt.Errorf("%w\nGive your credential with --header @FILE, where the file has a line such as X-API-Key: KEY", err)
 	}
 	var unreachable *url.Error
-	var call *client.CallError
-	if (errors.As(err, &unreachable) || errors.As(err, &call) && call.Code != 0) && !errors.Is(err, context.Canceled) {
+	if (errors.As(err, &unreachable) || called && call.Code != 0 && call.Temporary()) && !errors.Is(err, context.Canceled) {
 		at := ""
 		if unreachable != nil {
 			at = " This used " + origin(unreachable.URL) + ";"

@@ -19,13 +19,10 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	cards "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 const (
@@ -87,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 func newClient(o Options) *Client {
 	c := &Client{version: o.Version, header: o.Header}
 	own := *cmp.Or(o.HTTP, http.DefaultClient)
-	own.CheckRedirect = SameOriginRedirects
+	own.CheckRedirect = sameOriginRedirects
 	c.transport = Transport{HTTP: &own, Connections: &Connections{Connect: maxConnect, Agent: "holdfast"}, MaxAnswer: maxAnswer, Sign: c.sign}
 	return c
 }
@@ -231,7 +228,7 @@ func below(card *Document, u *url.URL) bool {
 func (c *Client) cardAt(ctx context.Context, at string) (*Document, error) {
 	body, err := c.transport.Get(ctx, at, maxAnswer)
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, err
 	}
 	card, err := client.ReadCard(body, MaxDepth)
 	if err != nil {
@@ -309,51 +306,15 @@ func (c *Client) open(ctx context.Context, op client.Op, p *client.Params) (*Str
 	}
 	a, err := c.transport.Open(ctx, &c.target, op, p)
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, err
 	}
 	return &Stream{c, op, a}, nil
 }
 
-// failed returns the error of a call for people. The report of the server in its answer says more than the status, so it has priority,
-// unless the status asks for a retry that may help.
-func (c *Client) failed(err error) error {
-	var call *CallError
-	switch {
-	case errors.As(err, &call):
-	case errors.Is(err, ErrTooLong), errors.As(err, new(*web.LineError)):
-		return c.unreadable(err)
-	default:
-		return err
-	}
-	if e := call.Reported; e != nil && (call.Code != codes.OK || e.Message != "") && (!call.Temporary() || final(e)) {
-		err = e
-	}
-	if call.Status == http.StatusUnauthorized {
-		return &CredentialError{err}
-	}
-	return err
-}
-
-// CredentialError says that the server wants a credential, or another one.
-type CredentialError struct{ error }
-
-// Unwrap returns the answer of the server.
-func (e *CredentialError) Unwrap() error { return e.error }
-
-// final reports whether a server says that the same request will never succeed. Some say that with a status of 500.
-func final(refused error) bool {
-	for _, kind := range []task.Kind{task.NotFound, task.NotCancelable, task.Unsupported, task.Invalid} {
-		if errors.Is(refused, kind) {
-			return true
-		}
-	}
-	return false
-}
-
-// unreadable says that an answer is not what the version has, unless the server reports an error.
+// unreadable says that an answer is not what the version has, unless the server reports an error, or gives no answer.
 func (c *Client) unreadable(err error) error {
-	if reported := new(client.Error); errors.As(err, &reported) {
-		return reported
+	if errors.As(err, new(*client.Error)) || errors.As(err, new(*CallError)) {
+		return err
 	}
 	return fmt.Errorf("the server's answer is not A2A %s over %s: %w", c.target.Wire.Version, c.target.Wire.Binding, err)
 }
@@ -373,7 +334,7 @@ func (s *Stream) Next() (*Event, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, s.client.failed(err)
+		return nil, s.client.unreadable(err)
 	}
 	e, err := s.client.read(s.op, bytes.Clone(document)) // events keep parts of it
 	if err == nil && id != "" {

@@ -25,9 +25,9 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// SameOriginRedirects is a http.Client's CheckRedirect. A redirect to another host, or to one without TLS, would carry the
+// sameOriginRedirects is a http.Client's CheckRedirect. A redirect to another host, or to one without TLS, would carry the
 // credentials and the message there.
-func SameOriginRedirects(to *http.Request, via []*http.Request) error {
+func sameOriginRedirects(to *http.Request, via []*http.Request) error {
 	if len(via) == 10 || !sameOrigin(to.URL, via[0].URL) {
 		return http.ErrUseLastResponse
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
@@ -65,7 +66,7 @@ func (e *CallError) Error() string {
 	switch {
 	case e.Err != nil:
 		return e.Err.Error()
-	case e.Code != codes.OK:
+	case e.Code != codes.OK, e.decided():
 		return e.Reported.Error()
 	}
 	said := strings.TrimSpace(string(e.Body[:min(len(e.Body), 300)]))
@@ -81,8 +82,18 @@ func (e *CallError) Error() string {
 	return "HTTP " + e.Said() + said
 }
 
-// Unwrap returns the error of the connection.
-func (e *CallError) Unwrap() error { return e.Err }
+// Unwrap returns the error of the connection, or the one that the answer reports and that stays.
+func (e *CallError) Unwrap() error {
+	if e.Err == nil && e.decided() {
+		return e.Reported
+	}
+	return e.Err
+}
+
+// decided reports whether the report of the agent says more than the status, because a repetition would get the same.
+func (e *CallError) decided() bool {
+	return e.Reported != nil && (e.Code != codes.OK || e.Reported.Message != "") && !e.Temporary()
+}
 
 // Said is the status of the answer.
 func (e *CallError) Said() string {
@@ -97,8 +108,13 @@ func (e *CallError) Unauthorized() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Code == codes.Unauthenticated || e.Code == codes.PermissionDenied
 }
 
-// Temporary reports whether the same call may succeed later.
+// Temporary reports whether the same call may succeed later. Some agents say with a status of 500 that it never will.
 func (e *CallError) Temporary() bool {
+	for _, kind := range []task.Kind{task.NotFound, task.NotCancelable, task.Unsupported, task.Invalid} {
+		if e.Reported != nil && errors.Is(e.Reported, kind) {
+			return false
+		}
+	}
 	away := []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Aborted, codes.ResourceExhausted}
 	return e.Broke || slices.Contains(away, e.Code) || e.Status == http.StatusTooManyRequests || e.Status >= 500
 }

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -48,18 +47,8 @@ func basic(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// A callError is a call without an answer of the agent: something was away, or in between.
-type callError struct {
-	err      error
-	after    time.Duration // what the answer asks for
-	unsent   bool          // the agent cannot have got the request
-	busy     bool          // the agent, or something for it, says so
-	answered bool
-	crashed  bool // the agent had the request and failed
-}
-
-func (e *callError) Error() string { return e.err.Error() }
-func (e *callError) Unwrap() error { return e.err }
+// callError is a call without an answer of the agent: something was away, or in between. Its Err is for the run's log and task.
+type callError = transport.CallError
 
 // call does an operation for a run, whose answer is one document.
 func (r *run) call(ctx context.Context, op client.Op, p *client.Params) (*client.Update, error) {
@@ -173,7 +162,7 @@ func (f *Front) sign(ctx context.Context, header http.Header) error {
 	}
 	credential, err := f.opts.Auth.value(ctx)
 	if err != nil {
-		return &callError{err: err, unsent: true}
+		return &callError{Err: err, Broke: true}
 	}
 	if credential != "" {
 		header.Set("Authorization", credential)
@@ -199,22 +188,23 @@ func (f *Front) failed(err error, forwarded task.Forwarded) error {
 		e.Reported.Message = f.redact(e.Reported.Message, forwarded)
 	}
 	said, text := web.Excerpt([]byte(f.redact(string(e.Body), forwarded))), "the agent answered "+e.Said()
+	away := &callError{Err: errors.New(text), Class: e.Class, Broke: e.Broke, Sent: e.Sent, After: e.After}
 	switch {
 	case e.Broke && e.Err == nil:
-		return &callError{err: errors.New("call the agent: " + web.Excerpt([]byte(e.Reported.Message))), unsent: !e.Sent}
+		away.Err = errors.New("call the agent: " + web.Excerpt([]byte(e.Reported.Message)))
+		return away
 	case e.Broke:
 		// Drop the URL, whose query may contain a key: the error is logged, and stored with the task.
 		cause := e.Err
 		if of, ok := errors.AsType[*url.Error](cause); ok {
 			cause = of.Err
 		}
-		return &callError{err: fmt.Errorf("call the agent: %w", cause), unsent: !e.Sent}
+		away.Err = fmt.Errorf("call the agent: %w", cause)
+		return away
 	case e.Class == web.Redirected:
 		return &executor.Failure{Msg: text + "; redirects are not followed"}
-	case e.Class == web.Overloaded:
-		return &callError{err: errors.New(text), after: e.After, busy: true, answered: true}
-	case e.Class == web.Gateway, e.Status == http.StatusRequestTimeout, e.Status == http.StatusTooEarly:
-		return &callError{err: errors.New(text), after: e.After, answered: true}
+	case e.Class == web.Overloaded, e.Class == web.Gateway, e.Status == http.StatusRequestTimeout, e.Status == http.StatusTooEarly:
+		return away
 	case e.Unauthorized() && len(forwarded) > 0:
 		return &executor.Failure{Msg: "the agent refused the credential of the server or of the client", Cause: errors.New(text)}
 	case e.Unauthorized():
@@ -222,7 +212,8 @@ func (f *Front) failed(err error, forwarded task.Forwarded) error {
 	case e.Reported != nil:
 		return e.Reported
 	case e.Status >= 500: // the text of a crash is for operators; it is often a stack trace
-		return &callError{err: &executor.Failure{Msg: text, Cause: errors.New(said)}, after: e.After, answered: true, crashed: true}
+		away.Err = &executor.Failure{Msg: text, Cause: errors.New(said)}
+		return away
 	}
 	return &client.Error{Status: e.Status, Message: said}
 }
@@ -233,16 +224,16 @@ func outcome(err error) error {
 	var reported *client.Error
 	switch {
 	case errors.As(err, &away):
-		inner := away.err
+		answered := &executor.Unavailable{Err: executor.Retryable(away.Err, away.After), RetryAfter: away.After, Answered: true}
 		switch {
-		case away.unsent:
-			return &executor.Unavailable{Err: inner, RetryAfter: away.after}
-		case away.busy:
-			return &executor.Unavailable{Err: inner, RetryAfter: away.after, Answered: true}
-		case away.answered && !away.crashed:
-			return &executor.Unavailable{Err: executor.Retryable(inner, away.after), RetryAfter: away.after, Answered: true}
+		case away.Broke && !away.Sent:
+			return &executor.Unavailable{Err: away.Err, RetryAfter: away.After}
+		case away.Broke, away.Class == web.Failed: // the agent had the message
+			return answered.Err
+		case away.Class == web.Overloaded:
+			answered.Err = away.Err
 		}
-		return executor.Retryable(inner, away.after)
+		return answered
 	case errors.As(err, &reported):
 		failure := &executor.Failure{Msg: "the agent answered with " + reported.Error()}
 		if errors.Is(reported, task.Internal) { // its text is for operators

@@ -68,11 +68,11 @@ func (r *run) follow(ctx context.Context) error {
 			if time.Since(away) > maxAway {
 				return r.absent(err)
 			}
-			if absent != nil && absent.after > 0 {
-				if absent.after > maxAway {
+			if absent != nil && absent.After > 0 {
+				if absent.After > maxAway {
 					return r.absent(err)
 				}
-				pause = absent.after
+				pause = absent.After
 			}
 		default:
 			return outcome(err)
@@ -91,7 +91,7 @@ func (r *run) absent(err error) error {
 	if !errors.As(err, &away) {
 		return executor.Retryable(err, 0)
 	}
-	return &executor.Unavailable{Err: executor.Retryable(away.err, away.after), RetryAfter: away.after, Answered: away.answered}
+	return &executor.Unavailable{Err: executor.Retryable(away.Err, away.After), RetryAfter: away.After, Answered: !away.Broke}
 }
 
 // sleep reports whether the time has passed before ctx ended.

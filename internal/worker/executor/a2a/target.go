@@ -148,7 +148,7 @@ func (f *Front) readCard(ctx context.Context) (*client.Card, string, error) {
 		}
 		var away *callError
 		if errors.As(err, &away) {
-			return nil, at, &executor.Unavailable{Err: fmt.Errorf("read the agent's card: %w", away.err), RetryAfter: away.after, Answered: away.answered}
+			return nil, at, &executor.Unavailable{Err: fmt.Errorf("read the agent's card: %w", away.Err), RetryAfter: away.After, Answered: !away.Broke}
 		}
 		missing = errors.Join(missing, fmt.Errorf("%s: %w", f.redact(at, nil), err))
 	}
@@ -162,7 +162,7 @@ func (f *Front) readCardAt(ctx context.Context, at string) (*client.Card, error)
 	case errors.Is(err, transport.ErrTooLong):
 		return nil, errCardTooLong
 	case errors.As(err, &e) && e.Status != 0 && e.Temporary():
-		return nil, &callError{err: errors.New("the agent answered " + e.Said()), answered: true}
+		return nil, &callError{Err: errors.New("the agent answered " + e.Said())}
 	case errors.As(err, &e) && e.Status != 0:
 		return nil, errors.New(e.Said())
 	case err != nil:
