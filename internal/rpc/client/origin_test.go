@@ -55,7 +55,8 @@ func TestPlace(t *testing.T) {
 	for binding, all := range map[string]map[string]string{
 		GRPC: {
 			"h:1": "https://h:1", "https://h": "https://h", "grpcs://h:1": "https://h:1", "http://h:1": "without TLS", "grpc://h:1": "without TLS",
-			"other:1": "another host", "": "no host:port", "https://u:p@h:1": "no host:port",
+			"https://h:1/a2a": "https://h:1", "dns:///h:1": "https://h:1", "other:1": "another host", "https://other:1": "another host",
+			"https://": "no host:port", "https://u:p@h:1": "no host:port", "unix:///tmp/x": "no host:port",
 		},
 		JSONRPC: {
 			"https://H:443/a2a": "https://H:443/a2a", "https://h/x?y": "https://h/x?y", "https://h:1/": "another host", "http://h/": "another host",
