@@ -10,7 +10,7 @@ MODELRUNS ?= 150
 APART    = /integration/|/(interop|bench|examples|examples/webhooks)$$
 PACKAGES ?= $(shell go list ./... | grep -vE '$(APART)')
 # What takes longest goes first: at the end it would run alone.
-FIRST    = %/internal/store %/sdk/conformance %/internal/pgembed %/internal/retention
+FIRST    = %/internal/store %/sdk/conformance %/internal/pg/pgembed %/internal/upkeep/retention
 ordered  = $(filter $(FIRST),$1) $(filter-out $(FIRST),$1)
 # For one package that hangs; a test that waits in vain fails earlier.
 TIMEOUT  ?= 30m
@@ -36,7 +36,7 @@ CLUSTERS = $(filter-out %/documents %/compose,$(shell go list ./integration/...)
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers check lint prose fmt generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+.PHONY: help run build image test test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers size check lint prose fmt generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ prose: bin/vale ## the rules of .vale on documents and comments, after a test of
 
 sqlc-vet: bin/sqlc ## prepare every query on a migrated database
 	go run ./internal/test/storetest/withdb bin/sqlc vet
+
+size: ## how large everything is, beside BASE (the commit of the last green test-all), and at most (tools/budgets)
+	@tools/size "$(or $(BASE),$(shell .ci/suite base))"
 
 vuln: bin/govulncheck ## known vulnerabilities that our code reaches; VULNDB names a copy of the database (file:///...)
 	bin/govulncheck -db $(VULNDB) ./...
