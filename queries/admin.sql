@@ -27,7 +27,7 @@ SELECT * FROM holdfast.tasks t
  WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state
    AND t.state = ANY(@states::smallint[])
    AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
-   AND (NOT @by_owner::boolean OR t.owner = @owner::text)
+   AND (NOT @by_owner::boolean OR t.owner = @owner::text) AND t.status_at < @status_before::timestamptz
  ORDER BY t.id DESC LIMIT @max_rows;
 
 -- name: AdminTasksOfContext :many
@@ -39,7 +39,7 @@ SELECT t.*
            AND c.state <= @highest_state OFFSET 0) t
  WHERE t.state = ANY(@states::smallint[])
    AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
-   AND (NOT @by_owner::boolean OR t.owner = @owner::text)
+   AND (NOT @by_owner::boolean OR t.owner = @owner::text) AND t.status_at < @status_before::timestamptz
  ORDER BY t.id DESC LIMIT @max_rows;
 
 -- name: AdminTasksSaying :many
@@ -202,6 +202,10 @@ SELECT l.chain, l.n, l.at, l.login, l.entries
 SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
  CROSS JOIN LATERAL (SELECT * FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0) t;
 
+-- name: AdminTasksSince :many
+-- Tasks created after a task or a time; an id begins with its time (primary key).
+SELECT * FROM holdfast.tasks WHERE id > @since ORDER BY id LIMIT @max_rows;
+
 -- name: AdminChanged :many
 -- The tasks that have changed since a time, for a live list that continues: the newest open ones, and those of the
 -- agents that have ended (index tasks_ended_at). Each part stops at the limit.
@@ -215,8 +219,11 @@ SELECT p.* FROM (
 ) p;
 
 -- name: JobAdd :one
-INSERT INTO holdfast.admin_jobs (id, action, dry_run, filter, options, reason, tenant, actor, position)
-VALUES (@id, @action, @dry_run, @filter, @options, @reason, sqlc.narg(tenant), @actor, @position)
+-- With a worker, the process that adds the job has claimed it.
+INSERT INTO holdfast.admin_jobs (id, action, dry_run, filter, options, reason, tenant, actor, position, worker_id, started_at, claimed_until)
+SELECT @id, @action, @dry_run, @filter, @options, @reason, sqlc.narg(tenant), @actor, @position, w.id,
+       CASE WHEN w.id IS NOT NULL THEN now() END, CASE WHEN w.id IS NULL THEN 'epoch' ELSE now() + @ttl::interval END
+  FROM (SELECT sqlc.narg(worker)::uuid AS id) w
 RETURNING *;
 
 -- name: JobsForget :exec

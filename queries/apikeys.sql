@@ -1,4 +1,4 @@
--- Clients' API keys. All statements except the list use the primary key.
+-- Clients' API keys. All statements use the primary key.
 
 -- name: APIKeyFind :one
 -- The database's clock decides whether a key has expired.
@@ -17,10 +17,6 @@ INSERT INTO holdfast.api_keys (key_id, key_hash, name, tenant, subject, scopes, 
 VALUES (@key_id, @key_hash, @name, @tenant, @subject, @scopes::text[],
         CASE WHEN @lifetime::interval > interval '0' THEN now() + @lifetime::interval END)
 RETURNING *;
-
--- name: APIKeys :many
--- For operators: all keys, the newest first.
-SELECT * FROM holdfast.api_keys ORDER BY created_at DESC, key_id;
 
 -- name: APIKeyCounts :one
 -- For metrics. Keys that are made for a few days are expected to expire.

@@ -282,22 +282,9 @@ SELECT id, false
   FROM holdfast.remote_workers
  WHERE last_seen > now() - @seen::interval AND left_at > now() - @within::interval;
 
--- name: RemoteRetire :many
--- Retires one worker, or all of a version that were seen lately. Those that are retired already stay so.
--- It locks rows in the order of their ids, as RemoteSeen does.
-UPDATE holdfast.remote_workers SET retired_at = coalesce(retired_at, now())
- WHERE id = ANY(ARRAY(
-    SELECT w.id FROM holdfast.remote_workers w
-     WHERE CASE WHEN @version::text <> '' THEN w.version = @version AND w.last_seen > now() - interval '90 seconds'
-                ELSE w.id = @id::uuid END
-     ORDER BY w.id FOR UPDATE))
-RETURNING id, name, version;
-
--- name: RemoteWorkers :many
--- For operators.
-SELECT worker, name, version, sdk, agents, replica, first_seen, last_seen,
-       coalesce(connected, false)::boolean AS connected, retired_at, running
-  FROM holdfast.v_remote_workers ORDER BY last_seen DESC, worker LIMIT @most::integer;
+-- name: RemoteRetire :execrows
+-- One that is retired already stays so. By primary key.
+UPDATE holdfast.remote_workers SET retired_at = coalesce(retired_at, now()) WHERE id = @id;
 
 -- name: RemoteForget :execrows
 -- Deletes workers that were last seen long ago. Index remote_workers_seen.

@@ -288,19 +288,6 @@ DELETE FROM holdfast.task_events e
 -- name: ErasureDone :exec
 DELETE FROM holdfast.erasures WHERE task = @task;
 
--- name: TasksToPurge :many
--- A page of the tasks that an operator's filter matches, by id. Planned for the given filter.
-SELECT id, (held_at IS NOT NULL)::boolean AS held FROM holdfast.tasks
- WHERE id > @after
-   AND (@task::uuid = '00000000-0000-0000-0000-000000000000' OR id = @task::uuid)
-   AND (NOT @by_tenant::boolean OR tenant = @tenant)
-   AND (NOT @by_owner::boolean OR owner = @owner)
-   AND (@context_id::text = '' OR context_id = @context_id)
-   AND (@agent::text = '' OR agent = @agent)
-   AND (@older_than::interval = '0'::interval OR status_at < now() - @older_than::interval)
-   AND (@open::boolean OR state >= 5)
- ORDER BY id LIMIT @max_rows;
-
 -- name: TaskHold :one
 -- Holds a task: exempts it from retention, or (@held false) ends the hold. A name that retention
 -- has already removed is restored if it is free.

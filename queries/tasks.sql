@@ -576,3 +576,9 @@ SELECT task, request_hash FROM holdfast.idempotency_keys WHERE tenant = @tenant 
 DELETE FROM holdfast.idempotency_keys k
  WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key
    AND NOT holdfast.task_exists(k.task);
+
+-- name: TaskRetried :exec
+-- Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an earlier one. By
+-- primary key.
+UPDATE holdfast.tasks SET retried_as = @again::uuid
+ WHERE id = @id AND coalesce(retried_as < @again::uuid, true);

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
-// act is what an operator does to a target, by a verb on the database, by the same verb through a server, and over the admin API.
+// act is what an operator does to a target, by a verb on the database or through a server, and over the admin API.
 type act struct {
 	name, path string
 	target     func() string // each door has its own
@@ -34,7 +33,6 @@ type act struct {
 type does struct {
 	outcome string // an expression
 	prints  string // of the verb, where it prints no outcome
-	differs bool   // what the verb prints: by a race, or in its advice
 	code    int    // exit code of the verb
 	body    string // of the API, without the reason
 	status  int    // of the API; 0: 200
@@ -42,8 +40,8 @@ type does struct {
 	state   string // of the target, afterwards
 }
 
-// Operators act in three ways, with the same outcomes. Each act has an audit row with the operator and the reason, and the API does
-// none without a reason.
+// Operators act by verbs and over the API, with the same outcomes. Each act has an audit row with the operator and the reason, and the
+// API does none without a reason.
 func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one server, and count its audit log
 	t.Parallel()
 	db := clustertest.NewDB(t)
@@ -104,14 +102,14 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 	)
 	acts := []act{
 		{"cancel a parked task", cancel, task("ask:x"), "tasks cancel ID", does{outcome: "canceled", action: "task.canceled", state: "canceled"}},
-		{"cancel a running task", cancel, begun, "tasks cancel ID", does{outcome: "canceled|requested", differs: true, action: "task.canceled", state: "canceled"}},
+		{"cancel a running task", cancel, begun, "tasks cancel ID", does{outcome: "canceled|requested", action: "task.canceled", state: "canceled"}},
 		{"ask for a cancel", cancel, begun, "tasks cancel --no-wait ID", does{
-			outcome: "canceled|requested", differs: true, action: "task.canceled", state: "canceled",
+			outcome: "canceled|requested", action: "task.canceled", state: "canceled",
 		}},
 		{"cancel again", cancel, task("ask:x", "/cancel"), "tasks cancel ID", does{outcome: "canceled", state: "canceled"}},
 		{"cancel an ended task", cancel, task("echo:x"), "tasks cancel ID", does{outcome: "ended", code: 3, state: "completed"}},
 		{"cancel nothing", cancel, nobody, "tasks cancel ID", does{prints: "task not found", code: 1, status: 404}},
-		{"retry a failed task", retry, task("fail:x"), "tasks retry ID", does{outcome: "sent", differs: true, action: "task.created", state: "failed"}},
+		{"retry a failed task", retry, task("fail:x"), "tasks retry ID", does{outcome: "sent", action: "task.created", state: "failed"}},
 		{"retry and wait", retry, task("fail:x"), "tasks retry ID --wait", does{outcome: "sent", code: 3, action: "task.created"}},
 		{"retry a canceled task", retry, task("ask:x", "/cancel"), "tasks retry ID --wait", does{outcome: "sent", code: 4, action: "task.created"}},
 		{"retry a parked task", retry, task("ask:x"), "tasks retry ID", does{outcome: "failed", code: 1, status: 409, state: "input-required"}},
@@ -123,10 +121,8 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 		{"answer nothing", answer, task("echo:x"), "", does{body: `,"text":"y"`, status: 409}},
 		{"hold", hold, task("chunks=1"), "tasks hold ID", does{outcome: "held", action: "task.held"}},
 		{"release", release, task("chunks=1", "/hold"), "tasks release ID", does{outcome: "released", action: "task.released"}},
-		{"purge", purge, task("chunks=1"), "tasks purge --task ID --yes", does{outcome: "purged", prints: `"tasks": 1`, action: "task.purged"}},
-		{"purge a held task", purge, task("chunks=1", "/hold"), "tasks purge --task ID --yes", does{
-			outcome: "held", prints: `"held": 1`, state: "completed",
-		}},
+		{"purge", purge, task("chunks=1"), "tasks purge ID --yes", does{outcome: "purged", action: "task.purged"}},
+		{"purge a held task", purge, task("chunks=1", "/hold"), "tasks purge ID --yes", does{outcome: "held", state: "completed"}},
 		{"disable", disable, hook(), "push disable ID c", does{outcome: "disabled", action: "push.disabled"}},
 		{"redeliver", redeliver, hook(), "push redeliver ID c", does{outcome: "due", body: `,"from":1`, action: "push.redelivered"}},
 		{"redeliver to a disabled one", redeliver, hook("/webhooks/c/disable"), "push redeliver ID c", does{outcome: "disabled", action: "push.redelivered"}},
@@ -137,7 +133,7 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 		}},
 		{"revoke a key", "/keys/{id}/revoke", key, "api-keys revoke ID", does{prints: "revoked", action: "key.revoked"}},
 		{"revoke nothing", "/keys/{id}/revoke", func() string { return "nobodynobodyno12" }, "api-keys revoke ID", does{
-			prints: "no key has this id", differs: true, code: 1, status: 404,
+			prints: "no key has this id", code: 1, status: 404,
 		}},
 		{"retire a worker", retire, worker, "workers retire ID", does{prints: "ID", action: "worker.retired"}},
 		{"retire nobody", retire, nobody, "workers retire ID", does{prints: "no such worker", code: 1, status: 404}},
@@ -146,10 +142,9 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 		{"end a session", "/sessions/{id}/end", func() string { return session(t, r, op, secret) }, "", does{outcome: "ended", action: "session.ended"}},
 	}
 	verbs := map[string][]string{"database": db.Env(), "server": append(through(r.Admin), "HOLDFAST_SERVER_CREDENTIAL="+secret)}
-	for _, x := range acts {
+	for i, x := range acts {
 		t.Run(x.name, func(t *testing.T) {
-			var printed [][]string
-			for _, door := range []string{"database", "server", "api"} {
+			for _, door := range []string{[]string{"database", "server"}[i%2], "api"} {
 				id, why := x.target(), x.name+" <by> "+door
 				switch {
 				case door == "api":
@@ -169,7 +164,6 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 					got := clustertest.Command(t, t.TempDir(), verbs[door], args...)
 					require.Equal(t, x.code, got.Code, "%s: %s", door, got.Err)
 					require.Regexp(t, cmp.Or(strings.ReplaceAll(x.prints, "ID", id), `"outcome": "(`+x.outcome+`)"`), got.Out+got.Err)
-					printed = append(printed, []string{hide(got.Out), hide(got.Err)})
 				}
 				if x.state != "" {
 					db.AwaitState(id, x.state)
@@ -185,14 +179,12 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 						"SELECT subject || ' of ' || tenant FROM holdfast.v_audit WHERE reason = $1 LIMIT 1", why), door)
 				}
 			}
-			if len(printed) == 2 && !x.differs {
-				require.Equal(t, printed[0], printed[1], "on the database, and through the server")
-			}
 		})
 	}
-	elsewhere := "/talk/{agent}/{path}" // talk_test.go has it
+	// Other tests have what leaves no entry, or only where there are secrets.
+	elsewhere := []string{"/talk/{agent}/{path}", "/audit/verify", "/webhooks/test", "/secrets/reseal"}
 	for _, o := range admin.Operations() {
-		if o.Method == http.MethodPost && o.Path != elsewhere {
+		if o.Method == http.MethodPost && !slices.Contains(elsewhere, o.Path) {
 			require.True(t, slices.ContainsFunc(acts, func(x act) bool { return x.path == o.Path && x.action != "" }), "%s needs a case", o.Path)
 		}
 	}
@@ -227,15 +219,4 @@ func session(t *testing.T, r *clustertest.Replica, op *operator, key string) str
 	a := b.do("POST", r.Admin+"/admin/login/key", `{"key":"`+key+`"}`, "Origin", r.Admin)
 	require.Equal(t, http.StatusNoContent, a.Status, "%s", a.Body)
 	return column(op.get("/sessions").list("sessions"), "id")[0]
-}
-
-// mask hides what differs between two tasks, or two moments.
-func mask(s string) string {
-	s = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`).ReplaceAllString(s, "ID")
-	return regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?`).ReplaceAllString(s, "TIME")
-}
-
-// hide is mask, also for API keys.
-func hide(s string) string {
-	return mask(regexp.MustCompile(`[a-z2-7]{16}(_[A-Za-z0-9_-]+)?`).ReplaceAllString(s, "KEY"))
 }

@@ -1,8 +1,6 @@
 package operators
 
 import (
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -35,7 +33,8 @@ func TestPurgeOfRunningTasks(t *testing.T) {
 
 	res := holdfast("tasks", "purge", "--owner", "", "--yes", "-o", "json")
 	require.Zero(t, res.Code, res.Err)
-	require.JSONEq(t, `{"tasks":3,"held":1,"exported_lines":0}`, res.Out)
+	require.Contains(t, res.Out, `"done": 3,`)
+	require.Contains(t, res.Out, `"skipped": 1,`)
 	for _, s := range []*a2atest.Reply{stream, elsewhere} {
 		_, err := s.UntilEnd()
 		require.ErrorContains(t, err, "not found", "the end of the stream says why")
@@ -58,39 +57,4 @@ func TestPurgeOfRunningTasks(t *testing.T) {
 	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks"))
 	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(DISTINCT task) FROM holdfast.task_events"))
 	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events WHERE payload::text LIKE '%secret%'"))
-}
-
-// Operators purge over HTTP: with credentials, or without them on loopback.
-func TestPurgesOverHTTP(t *testing.T) {
-	t.Parallel()
-	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings})
-	id := a.Send(a2atest.V03, a2atest.Say("echo:x")).Task()
-	for _, x := range []struct {
-		body, media, host string
-		status            int
-		says              string
-	}{
-		{`{}`, "application/json", "", http.StatusBadRequest, "the purge selects no tasks"},
-		{`{"owner":"x","subject":"x"}`, "application/json", "", http.StatusBadRequest, `unknown field "subject"`},
-		{`{"older_than":"a week"}`, "application/json", "", http.StatusBadRequest, `older_than: "a week" is not a duration`},
-		{`{"owner":7}`, "application/json", "", http.StatusBadRequest, "owner"},
-		{`{"task":"` + id + `"}`, "text/plain", "", http.StatusBadRequest, ""},
-		{`{"task":"` + id + `"}`, "application/json", "elsewhere.example.com", http.StatusForbidden, ""},
-		{`{"task":"no such task"}`, "application/json", "", http.StatusNotFound, ""},
-		{`{"task":"` + id + `"}`, "application/json", "", http.StatusOK, `"tasks":1`},
-	} {
-		req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, a.Admin+"/tasks/purge", strings.NewReader(x.body))
-		require.NoError(t, err)
-		req.Header.Set("Content-Type", x.media)
-		req.Host = x.host
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		raw, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		_ = resp.Body.Close()
-		require.Equal(t, x.status, resp.StatusCode, "%s: %s", x.body, raw)
-		require.Contains(t, string(raw), x.says)
-	}
-	_, err := a.Try("tasks/get", a2atest.Object{"id": id})
-	require.Error(t, err)
 }

@@ -20,26 +20,39 @@ func through(admin string) []string {
 	return []string{"HOLDFAST_SERVER=" + admin, "HOLDFAST_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}
 }
 
-// reads are verbs that read, one or more in a line.
+// reads are verbs that read, with what they print (nothing: their exit code is not 0).
 const reads = `
-tasks list | tasks list -o json --state failed | tasks list --limit 2 --owner alice | tasks list --state nonsense
-tasks list --agent nobody | tasks list --tenant acme | tasks list --tenant ''
-tasks get ASKED | tasks get DONE -o json | tasks get FAILED -o json | tasks get nobody
-tasks events DONE | tasks events FAILED -o json --after 1 | tasks events nobody
-tasks tail DONE | tasks tail FAILED -o json | tasks tail nobody
-push list | push list --task HOOKED -o json | push list --disabled | push list --tenant acme -o json | push list --tenant ''
-push attempts ASKED | push attempts HOOKED | push attempts HOOKED c -o json | push attempts nobody
-agents list | agents list -o json | agents get nobody
-queue list | queue list --agent demo -o json | queue list --agent nobody
-workers list | workers list -o json
-retention plan | retention plan -o json
-audit list | audit list -o json --limit 3 | audit list --tenant acme --action task.created | audit list --tenant ''
-audit list --subject alice --agent demo --limit 2 | audit list --task DONE -o json
-api-keys list | api-keys list --tenant acme`
+tasks list                                | DONE
+tasks list -o json --state failed         | "task_id": "FAILED"
+tasks list --limit 2 --owner alice        | HOOKED
+tasks list --tenant acme                  | ASKED
+tasks get ASKED                           | which city?
+tasks get FAILED -o json                  | no luck
+tasks get nobody                          |
+tasks events DONE                         | artifact
+tasks events FAILED -o json --after 1     | "failed"
+tasks tail DONE                           | completed
+tasks tail nobody                         |
+push list                                 | HOOKED
+push list --task HOOKED --agent demo      | c
+push list --tenant acme -o json           | "config_id": "c"
+push attempts HOOKED                      | network
+push attempts HOOKED c -o json            | "class": "network"
+push attempts nobody                      |
+agents list                               | demo   demo  ok      0      -       0        2       -
+agents get demo                           | 2 runs|concurrency
+agents get nobody                         |
+queue list                                | demo   0        -       0        0       0      2
+queue list --agent demo -o json           | "parked": 2
+workers list -o json                      | []
+retention plan -o json                    | []
+audit list --limit 200                    | task.created
+audit list --task DONE -o json            | "action":
+audit verify                              | HEAD
+api-keys list --tenant acme               | alice`
 
-// Each verb that reads prints the same, and exits with the same code, through the admin API of a server and on the database. (TestActs
-// has those that act.)
-func TestVerbsThroughAServer(t *testing.T) {
+// Each verb reads through the admin API: that of its own process on the database, or that of a server. (TestActs has those that act.)
+func TestVerbs(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	config := clustertest.WithKeys + "admin: {schemes: [keys]}\n" + receivertest.Pushing(a2atest.Object{"retry_first": "1h", "retry_most": "1h"})
@@ -57,26 +70,20 @@ func TestVerbsThroughAServer(t *testing.T) {
 	named := strings.NewReplacer("ASKED", send(a, client, "ask:which city?"), "DONE", send(a, client, "chunks=3 size=12"),
 		"FAILED", send(a, client, "fail:no luck"), "HOOKED", hooked(t, a, client, "ask:hooked?"))
 
-	// Byte for byte.
-	said := map[string]string{}
-	for _, verb := range strings.FieldsFunc(reads, func(r rune) bool { return r == '|' || r == '\n' }) {
-		args := strings.Fields(named.Replace(verb))
-		for i := range args {
-			args[i] = strings.TrimPrefix(args[i], "''")
+	ways := []func(...string) clustertest.Finished{local, remote}
+	for i, line := range strings.Split(strings.TrimSpace(reads), "\n") {
+		verb, prints, _ := strings.Cut(named.Replace(line), "|")
+		got := ways[i%2](strings.Fields(verb)...)
+		require.NotContains(t, got.Out+got.Err, root)
+		if prints = strings.TrimSpace(prints); prints == "" {
+			require.NotZero(t, got.Code, "%s: %s", verb, got.Out)
+			continue
 		}
-		want, have := local(args...), remote(args...)
-		require.Equal(t, want.Code, have.Code, "%v: %s %s", args, have.Err, want.Err)
-		require.Equal(t, mask(want.Out), mask(have.Out), "%v", args)
-		require.Equal(t, mask(want.Err), mask(have.Err), "%v", args)
-		require.NotContains(t, have.Out+have.Err, root)
-		said[strings.TrimSpace(verb)] = have.Out
+		require.Zero(t, got.Code, "%s: %s", verb, got.Err)
+		for _, text := range strings.Split(prints, "|") {
+			require.Contains(t, got.Out, text, verb)
+		}
 	}
-	require.Contains(t, said["tasks get FAILED -o json"], "no luck")
-	for verb, lines := range map[string]int{"tasks list --tenant acme": 5, "tasks list --tenant ''": 1, "audit list --tenant acme --action task.created": 5} {
-		require.Equal(t, lines, strings.Count(said[verb], "\n"), "with a heading: %s", said[verb])
-	}
-	require.Regexp(t, `(?m)^demo +demo +ok +0 +- +0 +2 +-$`, said["agents list"], "two tasks are parked")
-	require.Regexp(t, `(?m)^demo +0 +- +0 +0 +0 +2$`, said["queue list"])
 	// Without the configuration, the agents are those that the database knows.
 	db.Exec("UPDATE holdfast.tasks SET agent = 'other' WHERE agent = 'demo'")
 	known := bare("agents", "list")
@@ -86,23 +93,23 @@ func TestVerbsThroughAServer(t *testing.T) {
 	db.Exec("UPDATE holdfast.tasks SET agent = 'demo' WHERE agent = 'other'")
 	require.Contains(t, remote("agents", "get", "demo").Out, "signature    verified\n")
 	require.NotContains(t, local("agents", "get", "demo").Out, "signature")
+	heads := filepath.Join(t.TempDir(), "heads.json")
+	require.NoError(t, os.WriteFile(heads, []byte(local("audit", "verify", "-o", "json").Out), 0o600))
+	require.Zero(t, remote("audit", "verify", "--against", heads).Code)
 
-	// A shell offers the same names on both ways. Nothing is offered if the database takes longer than two seconds.
-	for _, words := range []string{"tasks get", "agents get", "tasks list --agent", "push attempts", "push attempts HOOKED", "api-keys revoke"} {
+	// A shell offers names. Nothing is offered if an answer takes longer than two seconds.
+	for i, words := range []string{"tasks get", "agents get", "tasks list --agent", "push attempts", "push attempts HOOKED", "api-keys revoke"} {
 		args := append([]string{"__complete"}, append(strings.Fields(named.Replace(words)), "")...)
 		waittest.Eventually(t, words, func() error {
-			want, have := local(args...), remote(args...)
-			return waittest.Unless(want.Out == have.Out && strings.Count(have.Out, "\n") > 1, "%s\n%s", want.Out, have.Out)
+			got := ways[i%2](args...)
+			return waittest.Unless(strings.Count(got.Out, "\n") > 1, "%s", got.Out)
 		})
 	}
 
-	// The server makes the checks of doctor itself. Some verbs need the database.
+	// The server makes the checks of doctor itself, and deliveries to receivers.
 	require.Contains(t, remote("doctor", "-o", "json").Out, `"check": "schema"`)
-	for _, verb := range []string{"secret-keys reseal", "push test http://127.0.0.1:1/", "audit verify", "tasks purge --older-than 1h --yes"} {
-		res := remote(strings.Fields(verb)...)
-		require.Equal(t, 2, res.Code, "%s: %s", verb, res.Err)
-		require.Contains(t, res.Err, "needs the database", verb)
-	}
+	require.Contains(t, remote("push", "test", "http://127.0.0.1:1/").Out, "class        refused")
+	require.Contains(t, remote("secret-keys", "reseal").Err, "HOLDFAST_SECRET_KEYS has no key")
 	require.Contains(t, remote("tasks", "list", "--database-url", db.URL).Err, "exclude each other")
 	for server, says := range map[string]string{a.Admin: "HOLDFAST_SERVER_CREDENTIAL", "http://127.0.0.1:1": "did not answer", a.URL: "is it the admin address"} {
 		res := run(nil)("tasks", "list", "--server", server)
@@ -125,7 +132,13 @@ func TestVerbsThroughAServer(t *testing.T) {
 		db.AwaitState(named.Replace("ASKED"), step.state)
 	}
 	db.AwaitState(named.Replace("DONE"), "completed")
-	res := remote("tasks", "purge", "--tenant", "acme", "--yes", "-o", "json")
-	require.Contains(t, res.Out, `"tasks": 4`, res.Err)
+	for i, step := range []struct{ args, says string }{
+		{"tasks purge --older-than 1h --yes", "0 matched"},
+		{"tasks purge --older-than 1ms --dry-run", "4 matched, 0 done"},
+		{"tasks purge --older-than 1ms --agent demo --yes", "4 matched, 4 done"},
+	} {
+		res := ways[i%2](strings.Fields(step.args)...)
+		require.Contains(t, res.Out, step.says, res.Err)
+	}
 	require.Zero(t, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.tasks"))
 }

@@ -191,8 +191,8 @@ func TestTailOfAllTasksSurvivesItsServer(t *testing.T) {
 	a, b := replicas[0], replicas[1]
 	front := clustertest.NewProxy(t, a2atest.Host(a.Admin))
 	env := through("http://" + front.Addr)
-	tail := follow(t, env, "tasks", "tail", "--interval", "20ms")
-	failures := follow(t, env, "tasks", "tail", "--state", "failed", "--agent", "demo", "--interval", "20ms")
+	tail := follow(t, env, "tasks", "tail")
+	failures := follow(t, env, "tasks", "tail", "--state", "failed", "--agent", "demo")
 	for _, f := range []*follower{tail, failures} {
 		f.said("Following the events of all tasks")
 	}

@@ -86,7 +86,7 @@ type act struct {
 	config  string
 	options options
 	key     string // makes a repeated action find what the first one has created; "": none
-	// job says that a job acts, which purges the exports of a batch together.
+	// job says that a job acts, which purges the exports at its end.
 	job bool
 }
 
@@ -133,7 +133,7 @@ type actRequest struct {
 type actReply struct {
 	outcome
 	// Task is the task after the action; absent if it was purged.
-	Task *taskView `json:"task,omitempty"`
+	Task *shown.Task `json:"task,omitempty"`
 }
 
 // single serves an action on one task.
@@ -230,7 +230,7 @@ func (r retrier) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, 
 }
 
 func (a *API) retry(ctx context.Context, on *act) (*outcome, error) {
-	again, err := engine.NewOperator(retrier{a.o.Store, on.op}, on.op.By()).RetryOnce(ctx, on.task.Task, on.options.Last, on.key)
+	again, err := engine.NewOperator(retrier{a.o.Store, on.op}, on.op.By()).Retry(ctx, on.task.Task, on.options.Last, on.key)
 	if err != nil {
 		return nil, err
 	}
@@ -255,18 +255,25 @@ func (a *API) release(ctx context.Context, on *act) (*outcome, error) {
 }
 
 func (a *API) purge(ctx context.Context, on *act) (*outcome, error) {
-	purge := a.o.Retention.PurgeBy
-	if on.job {
-		purge = a.o.Retention.EraseBy
-	}
-	done, err := purge(ctx, &store.PurgeFilter{Task: on.task.Task.ID}, on.op.View)
+	id := on.task.Task.ID
+	held, err := a.o.Retention.Erase(ctx, id, on.op.View)
 	if err != nil {
 		return nil, err
 	}
-	if done.Held > 0 {
+	if held {
 		return &outcome{Outcome: outcomeHeld, skipped: true}, nil
 	}
-	return &outcome{Outcome: outcomePurged, ExportedLines: done.Exported}, nil
+	did := &outcome{Outcome: outcomePurged}
+	if !on.job {
+		did.ExportedLines, err = a.purgeLines(ctx, on.op, id)
+	}
+	return did, err
+}
+
+// purgeLines deletes the lines of a task that the operator may see from the exports.
+func (a *API) purgeLines(ctx context.Context, op *store.Operator, id task.ID) (lines int, err error) {
+	own := store.AdminFilter{Tenant: op.Tenant()}
+	return a.o.Retention.PurgeExports(ctx, func(t *task.Task) bool { return t.ID == id && own.Matches(t) })
 }
 
 // purgeLeft deletes the lines of a task from the exports that a purge has left that was cut off after it had deleted the task.
@@ -275,7 +282,7 @@ func (a *API) purgeLeft(x *exchange) error {
 	if bad != nil {
 		return nil //nolint:nilerr // the id that a client chose no longer says which task it was
 	}
-	_, err := a.o.Retention.PurgeExports(x.ctx, []*store.PurgeFilter{{Task: id, Tenant: x.op.Tenant()}})
+	_, err := a.purgeLines(x.ctx, x.op, id)
 	return err
 }
 

@@ -16,47 +16,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-type agentView struct {
-	Name        string      `json:"name"`
-	Default     bool        `json:"default,omitempty"`
-	Kind        string      `json:"kind"`
-	Concurrency int         `json:"concurrency,omitzero"` // absent: that of its remote workers
-	MaxAttempts int         `json:"max_attempts"`
-	Away        *awayView   `json:"away,omitempty"`
-	Queue       *depthsView `json:"queue,omitempty"`
-	// Workers is how many remote workers are connected, of an agent that has them.
-	Workers   *int           `json:"workers,omitempty"`
-	Signature *signatureView `json:"signature,omitempty"`
-}
-
-type awayView struct {
-	Since  time.Time `json:"since"`
-	LastAt time.Time `json:"last_at"`
-	Error  string    `json:"error,omitempty"`
-}
-
-type depthsView struct {
-	Waiting       int64   `json:"waiting"`
-	Running       int64   `json:"running"`
-	Timers        int64   `json:"timers"`
-	Calls         int64   `json:"calls"`
-	Parked        int64   `json:"parked"` // counted up to 10,000
-	OldestSeconds float64 `json:"oldest_seconds"`
-}
-
-type agentsView struct {
-	Agents []*agentView `json:"agents"`
-}
-
-// signatureView says whether clients can verify the card that this process serves.
-type signatureView struct {
-	Status    string `json:"status"`
-	KeyID     string `json:"key_id,omitempty"`
-	Algorithm string `json:"algorithm,omitempty"`
-	// Detail says why the card has no signature, or why nobody can verify it.
-	Detail string `json:"detail,omitempty"`
-}
-
 // The states of a signature.
 const (
 	signatureVerified = "verified" // by a key of the set that this server publishes
@@ -68,16 +27,16 @@ const (
 const maxCardDepth = 100
 
 // signatureOf verifies the signatures of a card with the keys that clients get. unsigned says why cards have none.
-func signatureOf(card, set []byte, unsigned string) *signatureView {
+func signatureOf(card, set []byte, unsigned string) *shown.Signature {
 	var signed struct {
 		Signatures []struct {
 			Protected string `json:"protected"`
 		} `json:"signatures"`
 	}
 	if json.Unmarshal(card, &signed) != nil || len(signed.Signatures) == 0 {
-		return &signatureView{Status: signatureUnsigned, Detail: unsigned}
+		return &shown.Signature{Status: signatureUnsigned, Detail: unsigned}
 	}
-	v := &signatureView{Status: signatureInvalid}
+	v := &shown.Signature{Status: signatureInvalid}
 	var header struct {
 		Algorithm string `json:"alg"`
 		KeyID     string `json:"kid"`
@@ -110,16 +69,13 @@ const maxWorkers = 10_000
 // queues reads the queues, at most once in two seconds.
 func (a *API) queues(ctx context.Context) (*queues, error) {
 	return a.queued.get(ctx, struct{}{}, func(ctx context.Context) (*queues, error) {
-		names := make([]string, len(a.o.Agents))
-		remote := false
-		for i := range a.o.Agents {
-			names[i] = a.o.Agents[i].Name
-			remote = remote || a.o.Agents[i].Remote
+		agents, err := a.known(ctx)
+		if err != nil {
+			return nil, err
 		}
-		var (
-			q   queues
-			err error
-		)
+		names := namesOf(agents)
+		remote := slices.ContainsFunc(agents, func(g Agent) bool { return g.Remote })
+		var q queues
 		if q.depths, err = a.o.Store.QueueDepths(ctx); err != nil {
 			return nil, err
 		}
@@ -133,12 +89,99 @@ func (a *API) queues(ctx context.Context) (*queues, error) {
 	})
 }
 
-// agentViews shows the configured agents, with their health, and their queues to operators who see all tenants.
-func (a *API) agentViews(x *exchange) ([]*agentView, error) {
-	all, byName := make([]*agentView, len(a.o.Agents)), map[string]*agentView{}
-	for i := range a.o.Agents {
-		g := &a.o.Agents[i]
-		all[i] = &agentView{Name: g.Name, Default: g.Default, Kind: g.Kind, Concurrency: g.Concurrency, MaxAttempts: g.MaxAttempts}
+// known returns the agents of the configuration. To a local API it may be that of no server, so there those follow that have tasks in
+// the queue or are away, and, without a configuration, those that have tasks or workers.
+func (a *API) known(ctx context.Context) ([]Agent, error) {
+	if !a.o.Local {
+		return a.o.Agents, nil
+	}
+	var others []string
+	if len(a.o.Agents) == 0 {
+		parked, err := a.o.Store.ParkedAgents(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ended, err := a.withEnded(ctx)
+		if err != nil {
+			return nil, err
+		}
+		others = append(parked, ended...)
+	}
+	outages, err := a.o.Store.Outages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range outages {
+		others = append(others, o.Agent)
+	}
+	depths, err := a.o.Store.QueueDepths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range depths {
+		others = append(others, depths[i].Agent)
+	}
+	workers, err := a.o.Store.RemoteWorkersOf(ctx, "", true, maxWorkers)
+	if err != nil {
+		return nil, err
+	}
+	remote := map[string]bool{}
+	for i := range workers {
+		for _, name := range workers[i].Agents {
+			remote[name] = true
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	all := slices.Clone(a.o.Agents)
+	for _, name := range slices.Compact(others) {
+		if slices.Contains(namesOf(a.o.Agents), name) {
+			continue
+		}
+		g := Agent{Name: name, Remote: remote[name]}
+		if g.Remote {
+			g.Kind = kindWorker
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+// withEnded returns the agents that have tasks that have ended, read at most once in three seconds.
+func (a *API) withEnded(ctx context.Context) ([]string, error) {
+	return a.ended.get(ctx, struct{}{}, func(ctx context.Context) ([]string, error) {
+		dated := store.Everything
+		dated.Kept = false
+		names, err := a.o.Store.EndedAgents(ctx, store.Everything)
+		if err != nil {
+			return nil, err
+		}
+		more, err := a.o.Store.EndedAgents(ctx, dated)
+		return append(names, more...), err
+	})
+}
+
+// kindWorker is the kind of agents that remote workers run.
+const kindWorker = "worker"
+
+func namesOf(agents []Agent) []string {
+	names := make([]string, len(agents))
+	for i := range agents {
+		names[i] = agents[i].Name
+	}
+	return names
+}
+
+// agentViews shows the agents, with their health, and their queues to operators who see all tenants.
+func (a *API) agentViews(x *exchange) ([]*shown.Agent, error) {
+	agents, err := a.known(x.ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, byName := make([]*shown.Agent, len(agents)), map[string]*shown.Agent{}
+	for i := range agents {
+		g := &agents[i]
+		all[i] = &shown.Agent{Name: g.Name, Default: g.Default, Kind: g.Kind, Concurrency: g.Concurrency, MaxAttempts: g.MaxAttempts}
 		byName[g.Name] = all[i]
 		if g.Card == nil {
 			continue
@@ -147,7 +190,7 @@ func (a *API) agentViews(x *exchange) ([]*agentView, error) {
 		if err != nil {
 			// The card is for clients; the rest is what an operator looks for now.
 			a.o.Log.Warn("card not rendered", "agent", g.Name, "error", err)
-			all[i].Signature = &signatureView{Status: signatureInvalid, Detail: "the card cannot be rendered now; the server's log says why"}
+			all[i].Signature = &shown.Signature{Status: signatureInvalid, Detail: "the card cannot be rendered now; the server's log says why"}
 			continue
 		}
 		all[i].Signature = signatureOf(card, a.o.KeySet(), a.o.Unsigned)
@@ -158,7 +201,7 @@ func (a *API) agentViews(x *exchange) ([]*agentView, error) {
 	}
 	for _, o := range outages {
 		if v := byName[o.Agent]; v != nil {
-			v.Away = &awayView{o.Since.UTC(), o.LastAt.UTC(), bounded(o.Error)}
+			v.Away = &shown.Away{Since: o.Since.UTC(), LastAt: o.LastAt.UTC(), Error: bounded(o.Error)}
 		}
 	}
 	if x.who.Bound {
@@ -169,8 +212,8 @@ func (a *API) agentViews(x *exchange) ([]*agentView, error) {
 		return nil, err
 	}
 	for i, v := range all {
-		v.Queue = &depthsView{Parked: q.parked[v.Name]}
-		if a.o.Agents[i].Remote {
+		v.Queue = &shown.Depths{Parked: q.parked[v.Name]}
+		if agents[i].Remote {
 			n := 0
 			for j := range q.workers {
 				if q.workers[j].RetiredAt.IsZero() && slices.Contains(q.workers[j].Agents, v.Name) {
@@ -197,12 +240,7 @@ func (a *API) agents(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.ok(agentsView{all})
-}
-
-type agentDetail struct {
-	*agentView
-	Card json.RawMessage `json:"card,omitempty"`
+	return x.ok(shown.Agents{Agents: all})
 }
 
 // index returns the place of the agent of the path in the configuration.
@@ -210,26 +248,28 @@ func (a *API) index(x *exchange) (int, error) {
 	name := x.r.PathValue("name")
 	i := slices.IndexFunc(a.o.Agents, func(g Agent) bool { return g.Name == name })
 	if i < 0 {
-		return 0, task.Errorf(task.NotFound, "no agent of the configuration has this name")
+		return 0, errNoAgent
 	}
 	return i, nil
 }
 
+var errNoAgent = task.Errorf(task.NotFound, "no agent of the configuration has this name")
+
 func (a *API) agent(x *exchange) error {
 	if err := x.q.done(); err != nil {
-		return err
-	}
-	i, err := a.index(x)
-	if err != nil {
 		return err
 	}
 	all, err := a.agentViews(x)
 	if err != nil {
 		return err
 	}
-	d := agentDetail{agentView: all[i]}
-	if card := a.o.Agents[i].Card; card != nil {
-		if d.Card, err = card(); err != nil {
+	i := slices.IndexFunc(all, func(v *shown.Agent) bool { return v.Name == x.r.PathValue("name") })
+	if i < 0 {
+		return errNoAgent
+	}
+	d := shown.AgentDetail{Agent: all[i]}
+	if i < len(a.o.Agents) && a.o.Agents[i].Card != nil {
+		if d.Card, err = a.o.Agents[i].Card(); err != nil {
 			return err
 		}
 	}
@@ -302,7 +342,7 @@ func (a *API) stats(x *exchange) error {
 		}
 	}
 	if len(names) == 0 && agent != "" {
-		return task.Errorf(task.NotFound, "no agent of the configuration has this name")
+		return errNoAgent
 	}
 	op := x.op
 	view, err := a.measured.get(x.ctx, key, func(ctx context.Context) (*statsView, error) {
@@ -448,13 +488,9 @@ func grouped(failed []store.FailedTask) []*failureGroup {
 	return groups
 }
 
-type workersView struct {
-	Workers []shown.Worker `json:"workers"`
-}
-
 // workers lists remote workers, those that were seen last first.
 func (a *API) workers(x *exchange) error {
-	agent, connected, limit := x.q.word("agent"), x.q.flag("connected"), x.q.limit()
+	agent, connected, limit := x.q.word("agent"), x.q.flag("connected"), x.q.upto(maxWorkers)
 	if err := x.q.done(); err != nil {
 		return err
 	}
@@ -462,7 +498,7 @@ func (a *API) workers(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := workersView{Workers: []shown.Worker{}}
+	view := shown.Workers{Workers: []shown.Worker{}}
 	for i := range all {
 		view.Workers = append(view.Workers, shown.OfWorker(&all[i]))
 	}
@@ -498,7 +534,7 @@ func (a *API) retire(x *exchange) error {
 	if err != nil {
 		return task.Errorf(task.NotFound, "no worker has this id")
 	}
-	if _, err = x.op.RetireRemote(x.ctx, id, ""); task.KindOf(err) == task.NotFound {
+	if err = x.op.RetireRemote(x.ctx, id); task.KindOf(err) == task.NotFound {
 		return task.Errorf(task.NotFound, "no worker has this id")
 	} else if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
@@ -91,6 +92,9 @@ type Options struct {
 	Signals   *signal.Bus
 	Retention *retention.Retention
 	Agents    []Agent
+	// Local says that the process is a command on a database whose servers are other processes: no request has a time limit, a job
+	// runs in the request that adds it, and live lists look for changes because no hints arrive. The configuration may lack agents.
+	Local bool
 	// Admit returns the operator of a request. Its error is the answer.
 	Admit func(r *http.Request) (*Admitted, error)
 	// Need returns the error for an operator who lacks a right.
@@ -102,6 +106,10 @@ type Options struct {
 	// Examine makes the checks of doctor.
 	Examine func(ctx context.Context, report func(doctor.Finding))
 	Limits  any // of the server, as the API shows them
+	// TryWebhook makes one delivery to a receiver, without a task.
+	TryWebhook func(ctx context.Context, hook *task.PushConfig, agent string, owner task.Owner) (*shown.Trial, error)
+	// Reseals says that this process has secret keys of its own, with the first of which it seals.
+	Reseals bool
 	// Talk serves requests to agents in the names of callers. Nil: this process does not have the role api.
 	Talk    *Talk
 	Version string
@@ -134,6 +142,7 @@ type API struct {
 	measured  shared[statsKey, *statsView]
 	sized     shared[struct{}, *measure]
 	lagging   shared[struct{}, *store.PushLags]
+	ended     shared[struct{}, []string]
 	stopping  context.Context //nolint:containedctx // of all streams
 	stop      context.CancelFunc
 }
@@ -145,9 +154,15 @@ const requestTimeout = 30 * time.Second
 func New(o Options) *API {
 	a := &API{o: o, streams: limit.NewPlaces(o.Streams, o.StreamsOfAddress), doctor: make(chan struct{}, 1), verifying: make(chan struct{}, 1)}
 	a.queued.keep, a.lagging.keep = 2*time.Second, 2*time.Second
+	a.ended.keep = 3 * time.Second
 	a.measured.keep, a.sized.keep = 5*time.Second, 15*time.Second
 	a.stopping, a.stop = context.WithCancel(context.Background())
 	a.feed = newFeed(o)
+	if o.Local {
+		a.feed.poll = func(ctx context.Context, since time.Time) ([]*store.AdminTask, bool, error) {
+			return a.changedSince(ctx, since, polled)
+		}
+	}
 	a.routes = web.NewRoutes("docs/admin-api.yaml", a.fail)
 	for _, r := range a.operations() {
 		a.routes.Handle(r.method+" "+Path+r.path, func(w http.ResponseWriter, req *http.Request) error {
@@ -200,6 +215,7 @@ func (a *API) operations() []route {
 		{method: "POST", path: "/tasks/{id}/webhooks/{config}/disable", right: Act, do: a.single(actDisable)},
 		{method: "POST", path: "/tasks/{id}/webhooks/{config}/enable", right: Act, do: a.single(actEnable)},
 		{method: "GET", path: "/webhooks", right: View, do: a.webhooks},
+		{method: "POST", path: "/webhooks/test", right: Administer, whole: true, do: a.tryWebhook},
 		{method: "GET", path: "/webhooks/lags", right: View, whole: true, do: a.lags},
 		{method: "GET", path: "/agents", right: View, do: a.agents},
 		{method: "GET", path: "/agents/{name}", right: View, do: a.agent},
@@ -220,6 +236,8 @@ func (a *API) operations() []route {
 		{method: "POST", path: "/sessions/{id}/end", right: Administer, do: a.endSession},
 		{method: "GET", path: "/audit", right: Administer, whole: true, do: a.audit},
 		{method: "GET", path: "/audit/verify", right: Administer, whole: true, do: a.verify},
+		{method: "POST", path: "/audit/verify", right: Administer, whole: true, do: a.verify},
+		{method: "POST", path: "/secrets/reseal", right: Administer, whole: true, do: a.reseal},
 		{method: "GET", path: "/jobs", right: View, do: a.jobs},
 		{method: "POST", path: "/jobs", right: Act, do: a.addJob},
 		{method: "GET", path: "/jobs/{id}", right: View, do: a.job},
@@ -304,7 +322,7 @@ func (a *API) handle(r *route, w http.ResponseWriter, req *http.Request, who *Ad
 	ctx := req.Context()
 	if !r.stream {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel = a.within(ctx, requestTimeout)
 		defer cancel()
 		account := a.o.Memory.Open("operator")
 		defer account.Close()
@@ -317,6 +335,14 @@ func (a *API) handle(r *route, w http.ResponseWriter, req *http.Request, who *Ad
 	x := &exchange{w: w, r: req, ctx: ctx, who: who, q: q}
 	x.op = a.o.Store.Operator(who.Caller, who.Bound)
 	return r.do(x)
+}
+
+// within bounds a request.
+func (a *API) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if a.o.Local {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
 }
 
 // found finds the task of the path.

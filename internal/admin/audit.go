@@ -1,29 +1,16 @@
 package admin
 
 import (
-	"context"
-	"encoding/json"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
-
-type auditView struct {
-	At      time.Time       `json:"at"`
-	Chain   int             `json:"chain"`
-	N       int64           `json:"n"`
-	Login   string          `json:"login"`
-	Entries json.RawMessage `json:"entries"`
-}
-
-type auditPage struct {
-	Rows []auditView `json:"rows"`
-	Next string      `json:"next,omitempty"`
-}
 
 // A page of the audit log with a filter passes over auditBatches batches of auditBatch rows at most.
 const (
@@ -47,7 +34,7 @@ func (a *API) audit(x *exchange) error {
 	if !f.Empty() {
 		batch = auditBatch
 	}
-	page := auditPage{Rows: []auditView{}}
+	page := shown.AuditPage{Rows: []shown.AuditRow{}}
 	for range auditBatches {
 		rows, err := a.o.Store.Audit(x.ctx, before, since, batch)
 		if err != nil {
@@ -62,7 +49,7 @@ func (a *API) audit(x *exchange) error {
 				page.Next = nextAudit(before)
 				return x.ok(page)
 			}
-			page.Rows = append(page.Rows, auditView{r.At.UTC(), r.Chain, r.N, r.Login, r.Entries})
+			page.Rows = append(page.Rows, shown.AuditRow{At: r.At.UTC(), Chain: r.Chain, N: r.N, Login: r.Login, Entries: r.Entries})
 			before = r.AuditPlace
 		}
 		if len(rows) < batch {
@@ -98,26 +85,24 @@ func (q *query) auditPlace() (p store.AuditPlace) {
 	return store.AuditPlace{At: time.UnixMicro(n[0]), Chain: int(n[1]), N: n[2]}
 }
 
-type verifiedView struct {
-	Status string        `json:"status"`
-	Rows   int64         `json:"rows"`
-	Chains int           `json:"chains"`
-	Broken []brokenChain `json:"broken"`
-}
-
-type brokenChain struct {
-	Chain   int    `json:"chain"`
-	Row     int64  `json:"row"`
-	Problem string `json:"problem"`
-}
-
 // verifyTimeout bounds a verification, which reads the whole audit log.
 const verifyTimeout = 2 * time.Minute
 
-// verify recomputes the hashes of the audit log, one verification at a time.
+type verifyRequest struct {
+	// Heads are those of an earlier verification.
+	Heads []store.AuditHead `json:"heads"`
+}
+
+// verify recomputes the hashes of the audit log, one verification at a time. A POST also compares the log with earlier heads.
 func (a *API) verify(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
+	}
+	var body verifyRequest
+	if x.r.Method == http.MethodPost {
+		if err := x.body(&body); err != nil {
+			return err
+		}
 	}
 	select {
 	case a.verifying <- struct{}{}:
@@ -125,26 +110,27 @@ func (a *API) verify(x *exchange) error {
 	default:
 		return &task.Error{Kind: task.RateLimited, Msg: "another verification is under way", RetryAfter: 5 * time.Second}
 	}
-	ctx, cancel := context.WithTimeout(x.r.Context(), verifyTimeout)
+	ctx, cancel := a.within(x.r.Context(), verifyTimeout)
 	defer cancel()
-	chains, err := a.o.Store.VerifyAudit(ctx, nil)
+	chains, err := a.o.Store.VerifyAudit(ctx, body.Heads)
 	if ctx.Err() != nil {
-		return task.Errorf(task.Unavailable, "the audit log is too long to verify within 2 minutes; run holdfast audit verify")
+		return task.Errorf(task.Unavailable, "the audit log is too long to verify within 2 minutes; run holdfast audit verify on the database")
 	} else if err != nil {
 		return err
 	}
-	view := verifiedView{Status: "intact", Broken: []brokenChain{}}
+	view := shown.Verified{Status: "intact", Broken: []shown.BrokenChain{}, Heads: []store.AuditHead{}}
 	for _, c := range chains {
 		if c.Length == 0 && c.Problem == "" {
 			continue
 		}
 		view.Chains++
+		view.Heads = append(view.Heads, store.AuditHead{Chain: c.Chain, Length: c.Length, Head: c.Head})
 		view.Rows += c.Length - c.Removed
 		if c.Problem != "" {
 			view.Status = "broken"
-			view.Broken = append(view.Broken, brokenChain{c.Chain, c.Broken, c.Problem})
+			view.Broken = append(view.Broken, shown.BrokenChain{Chain: c.Chain, Row: c.Broken, Problem: c.Problem})
 		}
 	}
-	slices.SortFunc(view.Broken, func(a, b brokenChain) int { return a.Chain - b.Chain })
+	slices.SortFunc(view.Broken, func(a, b shown.BrokenChain) int { return a.Chain - b.Chain })
 	return x.ok(view)
 }

@@ -21,8 +21,10 @@ import (
 //
 // A list that may have missed a change gets a resync: its client reads its page again.
 type feed struct {
-	o         Options
-	log       *slog.Logger
+	o   Options
+	log *slog.Logger
+	// poll reads the open tasks, and those that have ended since a time; whole says that these are all. Nil: hints tell of changes.
+	poll      func(ctx context.Context, since time.Time) (rows []*store.AdminTask, whole bool, err error)
 	following atomic.Int64 // lists
 	wake      chan struct{}
 
@@ -34,10 +36,13 @@ type feed struct {
 	// Of the goroutine of run.
 	sent    map[task.ID]task.Seq // the newest seq that was told, of tasks that were told lately
 	created task.ID              // tasks up to here have been looked at; zero: none
+	polled  time.Time            // by the database's clock
+	partial bool                 // the newest poll was not whole
 }
 
 const (
 	feedEvery     = time.Second            // looks at new tasks
+	feedPolls     = 300 * time.Millisecond // looks at open tasks, without hints
 	feedRest      = 250 * time.Millisecond // between two rounds
 	feedOverlap   = 5 * time.Second        // how much later than its id a task may be committed
 	feedChanged   = 5000                   // tasks of a round; with more, the lists get a resync
@@ -154,7 +159,11 @@ func (w *follower) belongs(t *store.AdminTask) bool {
 
 // run tells the lists until ctx ends.
 func (f *feed) run(ctx context.Context) error {
-	tick := time.NewTicker(feedEvery)
+	every := feedEvery
+	if f.poll != nil {
+		every = feedPolls
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var degraded time.Time // the last resync because hints do not arrive
 	for {
@@ -192,7 +201,7 @@ func (f *feed) run(ctx context.Context) error {
 
 func (f *feed) health() (string, bool) {
 	if f.o.Hub == nil {
-		return "", false
+		return "", f.partial
 	}
 	return f.o.Hub.Health()
 }
@@ -214,7 +223,7 @@ func (f *feed) forget() {
 	f.missed = false
 	f.mu.Unlock()
 	clear(f.sent)
-	f.created = task.ID{}
+	f.created, f.polled = task.ID{}, time.Time{}
 }
 
 // round reads what has changed and tells the lists.
@@ -250,6 +259,20 @@ func (f *feed) round(ctx context.Context, looks bool) error {
 		if err := f.look(ctx, now, r); err != nil {
 			return err
 		}
+	}
+	if looks && f.poll != nil {
+		since := now
+		if !f.polled.IsZero() {
+			since = f.polled
+		}
+		rows, whole, err := f.poll(ctx, since.Add(-feedOverlap))
+		if err != nil {
+			return err
+		}
+		if err := f.tell(r, rows); err != nil {
+			return err
+		}
+		f.polled, f.partial = now, !whole
 	}
 	if len(r.tasks) > 0 || r.resync {
 		f.publish(r)

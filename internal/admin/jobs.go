@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -26,10 +27,12 @@ type jobFilter struct {
 	Context string    `json:"context,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	Until   time.Time `json:"until,omitzero"`
+	// StatusBefore selects the tasks whose newest status is older.
+	StatusBefore time.Time `json:"status_before,omitzero"`
 }
 
 func (f *jobFilter) filter() (*store.AdminFilter, error) {
-	out := &store.AdminFilter{Agent: f.Agent, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.Context, Since: f.Since, Until: f.Until}
+	out := &store.AdminFilter{Agent: f.Agent, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.Context, Since: f.Since, Until: f.Until, StatusBefore: f.StatusBefore}
 	for _, member := range []struct {
 		name string
 		text *string
@@ -47,8 +50,9 @@ func (f *jobFilter) filter() (*store.AdminFilter, error) {
 			out.States = append(out.States, state)
 		}
 	}
-	if len(f.States) == 0 && f.Agent == "" && f.Tenant == nil && f.Owner == nil && f.Context == "" && f.Since.IsZero() && f.Until.IsZero() {
-		return nil, web.Invalid("filter", "selects every task; give states, agent, tenant, owner, context, since or until")
+	if len(f.States) == 0 && f.Agent == "" && f.Tenant == nil && f.Owner == nil && f.Context == "" && f.Since.IsZero() && f.Until.IsZero() &&
+		f.StatusBefore.IsZero() {
+		return nil, web.Invalid("filter", "selects every task; give states, agent, tenant, owner, context, since, until or status_before")
 	}
 	return out, nil
 }
@@ -61,30 +65,8 @@ type jobRequest struct {
 	options
 }
 
-type jobView struct {
-	ID         string             `json:"id"`
-	Action     string             `json:"action"`
-	State      string             `json:"state"`
-	DryRun     bool               `json:"dry_run"`
-	Filter     json.RawMessage    `json:"filter"`
-	Options    json.RawMessage    `json:"options"`
-	Reason     string             `json:"reason"`
-	Tenant     *string            `json:"tenant,omitempty"` // the only tenant that the job may touch
-	Actor      string             `json:"actor"`
-	Matched    int64              `json:"matched"`
-	Done       int64              `json:"done"`
-	Skipped    int64              `json:"skipped"`
-	Failed     int64              `json:"failed"`
-	Failures   []store.JobFailure `json:"failures"`
-	Worker     string             `json:"worker_name,omitempty"`
-	CreatedAt  time.Time          `json:"created_at"`
-	StartedAt  time.Time          `json:"started_at,omitzero"`
-	CanceledAt time.Time          `json:"canceled_at,omitzero"`
-	EndedAt    time.Time          `json:"ended_at,omitzero"`
-}
-
-func viewJob(j *store.Job) jobView {
-	v := jobView{
+func viewJob(j *store.Job) shown.Job {
+	v := shown.Job{
 		ID: j.ID.String(), Action: j.Action, DryRun: j.DryRun, Filter: j.Filter, Options: j.Options, Reason: j.Actor.Reason, Tenant: j.Tenant,
 		Actor: j.Actor.Subject, Matched: j.Matched, Done: j.Done, Skipped: j.Skipped, Failed: j.Failed, Failures: j.Failures, Worker: j.Worker,
 		CreatedAt: j.CreatedAt.UTC(), StartedAt: j.StartedAt.UTC(), CanceledAt: j.CanceledAt.UTC(), EndedAt: j.EndedAt.UTC(),
@@ -107,7 +89,7 @@ func viewJob(j *store.Job) jobView {
 	return v
 }
 
-// addJob stores a job. A replica begins it within a second.
+// addJob stores a job. A replica begins it within a second; a local API does it at once.
 func (a *API) addJob(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
@@ -143,16 +125,41 @@ func (a *API) addJob(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	j, err := x.op.AddJob(x.ctx, &store.Job{Action: body.Action, DryRun: body.DryRun, Filter: filter, Options: opts})
+	var worker task.ID
+	if a.o.Local {
+		worker = a.o.Worker()
+	}
+	j, err := x.op.AddJob(x.ctx, &store.Job{Action: body.Action, DryRun: body.DryRun, Filter: filter, Options: opts}, worker, jobTTL)
+	if err == nil && a.o.Local {
+		j, err = a.workHere(x, j)
+	}
 	if err != nil {
 		return err
 	}
 	return x.answer(http.StatusCreated, viewJob(j))
 }
 
+// workHere does a whole job. If that is interrupted, a server continues it.
+func (a *API) workHere(x *exchange, j *store.Job) (*store.Job, error) {
+	switch err := a.work(x.ctx, j); {
+	case errors.Is(err, task.LeaseLost): // a server continues it
+	case err != nil:
+		_ = a.giveBack(x.ctx, j) // else its claim ends by itself
+		return nil, task.Errorf(task.Unavailable, "job %s was interrupted, and goes on when a server runs: %s", j.ID, web.ProblemOf(err).Error())
+	}
+	return x.op.Job(x.ctx, j.ID)
+}
+
+// giveBack lets another process have a job, also at the end of this one.
+func (a *API) giveBack(ctx context.Context, j *store.Job) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return a.o.Store.ReleaseJob(ctx, j)
+}
+
 type jobsPage struct {
-	Jobs []jobView `json:"jobs"`
-	Next string    `json:"next,omitempty"`
+	Jobs []shown.Job `json:"jobs"`
+	Next string      `json:"next,omitempty"`
 }
 
 func (a *API) jobs(x *exchange) error {
@@ -164,7 +171,7 @@ func (a *API) jobs(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	page := jobsPage{Jobs: []jobView{}}
+	page := jobsPage{Jobs: []shown.Job{}}
 	if len(jobs) > limit {
 		jobs = jobs[:limit]
 		page.Next = jobs[limit-1].ID.String()
@@ -267,9 +274,7 @@ func (a *API) RunJob(ctx context.Context) (more bool, err error) {
 		return true, nil // another process continues it
 	case ctx.Err() != nil:
 		// The process stops, or the time of this piece is over.
-		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		return true, a.o.Store.ReleaseJob(release, j)
+		return true, a.giveBack(ctx, j)
 	}
 	return true, err
 }
@@ -298,7 +303,7 @@ func (a *API) work(ctx context.Context, j *store.Job) error {
 		if canceled {
 			return a.o.Store.EndJob(ctx, j)
 		}
-		if time.Since(begun) > jobPiece {
+		if time.Since(begun) > jobPiece && !a.o.Local {
 			return a.o.Store.ReleaseJob(ctx, j)
 		}
 		most := jobBatch
@@ -314,6 +319,11 @@ func (a *API) work(ctx context.Context, j *store.Job) error {
 			position = page.Tasks[len(page.Tasks)-1].Task.ID
 		}
 		if len(page.Tasks) == 0 && page.Next.IsZero() {
+			if j.Action == actPurge && !j.DryRun {
+				if err := a.purgeExports(ctx, op, j, filter); err != nil {
+					return err
+				}
+			}
 			return a.o.Store.EndJob(ctx, j)
 		}
 		matched, batch := 0, []task.ID(nil)
@@ -335,7 +345,6 @@ func (a *API) work(ctx context.Context, j *store.Job) error {
 
 // batch acts on the tasks of a job's batch. It may repeat what a process before has done since it last recorded.
 func (a *API) batch(ctx context.Context, op *store.Operator, j *store.Job, opts options) (canceled bool, err error) {
-	var purged []task.ID
 	done, skipped, failed, renewed := 0, 0, 0, time.Now()
 	fail := func(id task.ID, err error) {
 		if web.ProblemOf(err).Status == http.StatusInternalServerError {
@@ -351,9 +360,6 @@ func (a *API) batch(ctx context.Context, op *store.Operator, j *store.Job, opts 
 		switch kind := task.KindOf(err); {
 		case err == nil && !did.skipped:
 			done++
-			if did.Outcome == outcomePurged {
-				purged = append(purged, id)
-			}
 		case err == nil:
 			skipped++
 		case ctx.Err() != nil:
@@ -370,38 +376,24 @@ func (a *API) batch(ctx context.Context, op *store.Operator, j *store.Job, opts 
 		if len(rest) > 0 && time.Since(renewed) < jobRenewed {
 			continue
 		}
-		switch err := a.purgeExports(ctx, op, j, purged); {
-		case err == nil:
-		case ctx.Err() != nil, errors.Is(err, task.LeaseLost):
-			return false, err
-		default:
-			for _, id := range purged {
-				fail(id, err)
-			}
-			done -= len(purged)
-		}
 		if canceled, err = a.o.Store.RecordJob(ctx, j, rest, done, skipped, failed, j.Failures, jobTTL); err != nil {
 			return false, err
 		}
-		j.Batch, purged, done, skipped, failed, renewed = rest, nil, 0, 0, 0, time.Now()
+		j.Batch, done, skipped, failed, renewed = rest, 0, 0, 0, time.Now()
 	}
 	return canceled, nil
 }
 
-// purgeExports deletes tasks that a job has purged from the exports, and keeps the job meanwhile, because the files may be large.
-func (a *API) purgeExports(ctx context.Context, op *store.Operator, j *store.Job, purged []task.ID) error {
-	if len(purged) == 0 {
-		return nil
-	}
-	filters := make([]*store.PurgeFilter, len(purged))
-	for i, id := range purged {
-		filters[i] = &store.PurgeFilter{Task: id, Tenant: op.Tenant()}
-	}
+// purgeExports deletes the tasks of a purge from the exports, also those that retention has deleted from the database. It keeps the job
+// meanwhile, because the files may be large.
+func (a *API) purgeExports(ctx context.Context, op *store.Operator, j *store.Job, filter *store.AdminFilter) error {
+	own := store.AdminFilter{Tenant: op.Tenant()}
+	base := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := a.o.Retention.PurgeExports(ctx, filters)
+		_, err := a.o.Retention.PurgeExports(ctx, func(t *task.Task) bool { return own.Matches(t) && filter.Matches(t) })
 		ended <- err
 	}()
 	renew := time.NewTicker(jobRenewed)
@@ -409,9 +401,15 @@ func (a *API) purgeExports(ctx context.Context, op *store.Operator, j *store.Job
 	for {
 		select {
 		case err := <-ended:
+			if err == nil || base.Err() != nil {
+				return err
+			}
+			a.o.Log.Warn("a purge could not delete its tasks from the exports", "job", j.ID.String(), "error", err)
+			j.Failures = append(j.Failures, store.JobFailure{Task: j.Position.String(), Error: bounded("the exports of this and the other tasks: " + err.Error())})
+			_, err = a.o.Store.RecordJob(base, j, nil, 0, 0, 1, j.Failures, jobTTL)
 			return err
 		case <-renew.C:
-			if _, err := a.o.Store.PlanJob(ctx, j, j.Batch, j.Position, 0, jobTTL); err != nil {
+			if _, err := a.o.Store.PlanJob(ctx, j, nil, j.Position, 0, jobTTL); err != nil {
 				cancel()
 				return errors.Join(err, <-ended)
 			}
@@ -432,7 +430,7 @@ func (a *API) onOne(ctx context.Context, op *store.Operator, j *store.Job, id ta
 	t, err := op.Find(ctx, id.String())
 	if err != nil {
 		if j.Action == actPurge && task.KindOf(err) == task.NotFound {
-			return &outcome{Outcome: outcomePurged}, nil // by the process before, which may have left the exports
+			return &outcome{Outcome: outcomePurged}, nil // by the process before
 		}
 		return nil, err
 	}

@@ -13,13 +13,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
-type keysPage struct {
-	Keys []shown.Key `json:"keys"`
-	Next string      `json:"next,omitempty"`
-	// Accepted says that this server accepts API keys from clients or operators.
-	Accepted bool `json:"accepted"`
-}
-
 // keys lists API keys, never their secrets.
 func (a *API) keys(x *exchange) error {
 	before, limit := x.q.word("before"), x.q.limit()
@@ -32,7 +25,7 @@ func (a *API) keys(x *exchange) error {
 	} else if err != nil {
 		return err
 	}
-	page, now := keysPage{Keys: []shown.Key{}, Accepted: a.o.KeysAccepted}, time.Now()
+	page, now := shown.KeysPage{Keys: []shown.Key{}, Accepted: a.o.KeysAccepted}, time.Now()
 	if len(found) > limit {
 		found = found[:limit]
 		page.Next = found[limit-1].ID

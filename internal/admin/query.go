@@ -91,7 +91,10 @@ const (
 	maxPage     = 500
 )
 
-func (q *query) limit() int { return int(q.number("limit", defaultPage, 1, maxPage)) }
+func (q *query) limit() int { return q.upto(maxPage) }
+
+// upto is limit for lists of small items without further pages.
+func (q *query) upto(most int64) int { return int(q.number("limit", defaultPage, 1, most)) }
 
 func (q *query) flag(name string) bool {
 	v, given := q.text(name)
@@ -121,6 +124,19 @@ func (q *query) id(name string) task.ID {
 	id, err := task.ParseID(v)
 	if err != nil {
 		q.bad(name, "%q is not a UUID; give the next of the page before", v)
+	}
+	return id
+}
+
+// taskID reads the parameter task, a UUID.
+func (q *query) taskID() task.ID {
+	v, given := q.text("task")
+	if !given {
+		return task.ID{}
+	}
+	id, err := task.ParseID(v)
+	if err != nil {
+		q.bad("task", "%q is not the UUID of a task", v)
 	}
 	return id
 }

@@ -23,6 +23,8 @@ const (
 	resumable = 15 * time.Minute
 	// resumed is how many changed tasks a live list that continues gets at most; with more, it gets a resync.
 	resumed = 1000
+	// polled is how many open tasks a local API looks at each second.
+	polled = 5000
 	// streamPage is how many events of a log a stream reads at a time.
 	streamPage = 200
 )
@@ -187,17 +189,16 @@ func (a *API) begin(s *stream, w *follower, after int64, resuming bool) error {
 		since := time.UnixMicro(after).Add(-feedOverlap)
 		r.resync = now.Sub(since) > resumable
 		if !r.resync {
-			names := make([]string, len(a.o.Agents))
-			for i := range a.o.Agents {
-				names[i] = a.o.Agents[i].Name
-			}
-			rows, whole, err := a.o.Store.ChangedSince(ctx, since, names, resumed)
+			rows, whole, err := a.changedSince(ctx, since, resumed)
 			if err != nil {
 				return err
 			}
 			r.resync = !whole
 			for _, t := range rows {
-				if !whole || !w.belongs(t) {
+				// An open task without a run has changed if its status has.
+				state := t.Task.Status.State
+				old := !state.Terminal() && state != task.StateWorking && t.Task.Status.At.Before(since)
+				if !whole || old || !w.belongs(t) {
 					continue
 				}
 				row, err := newTold(t)
@@ -215,6 +216,17 @@ func (a *API) begin(s *stream, w *follower, after int64, resuming bool) error {
 		return err
 	}
 	return s.Flush()
+}
+
+// changedSince reads the open tasks and those that have ended since a time, most of either; whole says that these are all.
+func (a *API) changedSince(ctx context.Context, since time.Time, most int) (rows []*store.AdminTask, whole bool, err error) {
+	names := namesOf(a.o.Agents)
+	if a.o.Local { // whose configuration may lack agents
+		if names, err = a.withEnded(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	return a.o.Store.ChangedSince(ctx, since, names, most)
 }
 
 func (s *stream) round(w *follower, r *round) error {
@@ -244,6 +256,9 @@ func (a *API) logStream(x *exchange) error {
 	after, _ := x.resume()
 	if err := x.q.done(); err != nil {
 		return err
+	}
+	if a.o.Hub == nil {
+		return task.Errorf(task.Unsupported, "this process follows no logs")
 	}
 	find, cancel := context.WithTimeout(x.ctx, requestTimeout)
 	defer cancel()

@@ -131,10 +131,6 @@ func withMember(object any, name string, value any) (json.RawMessage, error) {
 	return append(append(raw[:len(raw)-1], ','), more[1:]...), nil
 }
 
-type planView struct {
-	Steps []shown.Step `json:"steps"`
-}
-
 func (a *API) plan(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
@@ -143,7 +139,7 @@ func (a *API) plan(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := planView{Steps: []shown.Step{}}
+	view := shown.Plan{Steps: []shown.Step{}}
 	for i := range steps {
 		view.Steps = append(view.Steps, shown.OfStep(&steps[i]))
 	}

@@ -16,35 +16,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
-type taskView struct {
-	ID                string    `json:"id"`
-	TaskID            string    `json:"task_id"`
-	Agent             string    `json:"agent"`
-	Tenant            string    `json:"tenant"`
-	Owner             string    `json:"owner"`
-	ContextID         string    `json:"context_id"`
-	Dialect           string    `json:"dialect"`
-	State             string    `json:"state"`
-	StatusAt          time.Time `json:"status_at"`
-	CreatedAt         time.Time `json:"created_at"`
-	LastSeq           task.Seq  `json:"last_seq"`
-	Direct            bool      `json:"direct,omitempty"`
-	Attempt           int       `json:"attempt"`
-	Runs              int       `json:"runs"`
-	Turns             int       `json:"turns"`
-	Pending           int       `json:"pending"`
-	Worker            string    `json:"worker,omitempty"`
-	ClaimedAt         time.Time `json:"claimed_at,omitzero"`
-	CancelRequestedAt time.Time `json:"cancel_requested_at,omitzero"`
-	HeldAt            time.Time `json:"held_at,omitzero"`
-	RetriedAs         string    `json:"retried_as,omitempty"`
-	ArtifactBytes     int64     `json:"artifact_bytes"`
-	TraceID           string    `json:"trace_id,omitempty"`
-}
-
-func viewTask(t *store.AdminTask) taskView {
+func viewTask(t *store.AdminTask) shown.Task {
 	h := t.Task
-	return taskView{
+	return shown.Task{
 		ID: h.ID.String(), TaskID: h.PublicID, Agent: h.Agent, Tenant: h.Tenant, Owner: h.Owner, ContextID: h.ContextID, Dialect: h.Dialect,
 		State: h.Status.State.String(), StatusAt: h.Status.At.UTC(), CreatedAt: h.CreatedAt.UTC(), LastSeq: h.LastSeq, Direct: h.Direct,
 		Attempt: int(t.Attempt), Runs: t.Runs, Turns: t.Turns, Pending: t.Pending, Worker: idText(t.Worker), ClaimedAt: t.ClaimedAt.UTC(),
@@ -61,14 +35,6 @@ func idText(id task.ID) string {
 	return id.String()
 }
 
-type tasksPage struct {
-	Tasks []taskView `json:"tasks"`
-	// Next is the before of the next page.
-	Next string `json:"next,omitempty"`
-	// SearchedSince is how far back a search has come; absent: there is no text, or all tasks were searched.
-	SearchedSince time.Time `json:"searched_since,omitzero"`
-}
-
 func (a *API) tasks(x *exchange) error {
 	f, id, text, before, limit := x.q.filter(), x.q.word("id"), x.q.word("text"), x.q.id("before"), x.q.limit()
 	reason, failed := x.q.reason(f)
@@ -81,7 +47,7 @@ func (a *API) tasks(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
 	}
-	page := tasksPage{Tasks: []taskView{}}
+	page := shown.TasksPage{Tasks: []shown.Task{}}
 	if id != "" {
 		t, err := x.op.Find(x.ctx, id)
 		switch {
@@ -138,23 +104,6 @@ func (a *API) counts(x *exchange) error {
 	return x.ok(view)
 }
 
-type queuedView struct {
-	Phase       string    `json:"phase"`
-	AvailableAt time.Time `json:"available_at,omitzero"`
-	Turn        int       `json:"turn"`
-	Tries       int       `json:"tries"`
-	Worker      string    `json:"worker,omitempty"`
-	WorkerName  string    `json:"worker_name,omitempty"`
-	AwaySince   time.Time `json:"away_since,omitzero"`
-}
-
-type taskDetail struct {
-	taskView
-	Metadata      json.RawMessage `json:"metadata,omitempty"`
-	StatusMessage json.RawMessage `json:"status_message,omitempty"`
-	Queue         *queuedView     `json:"queue,omitempty"`
-}
-
 func (a *API) task(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
@@ -163,7 +112,7 @@ func (a *API) task(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	d := taskDetail{taskView: viewTask(t), Metadata: t.Task.Metadata}
+	d := shown.TaskDetail{Task: viewTask(t), Metadata: t.Task.Metadata}
 	if d.StatusMessage, err = statusMessage(x.ctx, x.op, t); err != nil {
 		return err
 	}
@@ -172,7 +121,7 @@ func (a *API) task(x *exchange) error {
 		return err
 	}
 	if q != nil {
-		d.Queue = &queuedView{
+		d.Queue = &shown.Queued{
 			Phase: q.Phase, AvailableAt: q.AvailableAt.UTC(), Turn: q.Turn, Tries: q.Tries, Worker: idText(q.Worker), WorkerName: q.Name,
 			AwaySince: q.AwaySince.UTC(),
 		}
@@ -196,23 +145,9 @@ func statusMessage(ctx context.Context, op *store.Operator, t *store.AdminTask) 
 	return payload.Message, err
 }
 
-type eventView struct {
-	Seq        task.Seq        `json:"seq"`
-	Kind       string          `json:"kind"`
-	At         time.Time       `json:"at"`
-	Attempt    int             `json:"attempt"`
-	State      string          `json:"state,omitempty"`
-	ArtifactID string          `json:"artifact_id,omitempty"`
-	Append     bool            `json:"append,omitempty"`
-	Last       bool            `json:"last,omitempty"`
-	Payload    json.RawMessage `json:"payload,omitempty"`
-	// A2A is the event as clients of the chosen version see it; absent: they do not see it.
-	A2A json.RawMessage `json:"a2a,omitempty"`
-}
-
 // viewEvent shows an event as it is stored, and with a codec also as clients see it.
-func viewEvent(t *store.AdminTask, e *store.AdminEvent, codec dialect.Codec) (eventView, error) {
-	v := eventView{
+func viewEvent(t *store.AdminTask, e *store.AdminEvent, codec dialect.Codec) (shown.Event, error) {
+	v := shown.Event{
 		Seq: e.Seq, Kind: e.Kind.String(), At: e.At.UTC(), Attempt: int(e.Attempt), ArtifactID: e.ArtifactID, Append: e.Append, Last: e.Last,
 		Payload: e.Payload,
 	}
@@ -263,12 +198,6 @@ func (q *query) kinds() (out []task.EventKind) {
 
 var eventKinds = []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun}
 
-type logPage struct {
-	Events []eventView `json:"events"`
-	// Next is the after (or, backwards, the before) of the next page.
-	Next task.Seq `json:"next,omitempty"`
-}
-
 func (a *API) log(x *exchange) error {
 	const most = 1<<53 - 1
 	codec, limit, back := x.q.codec(), x.q.limit(), false
@@ -297,7 +226,7 @@ func (a *API) log(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	page := logPage{Events: make([]eventView, len(evs))}
+	page := shown.LogPage{Events: make([]shown.Event, len(evs))}
 	for i := range evs {
 		if page.Events[i], err = viewEvent(t, &evs[i], codec); err != nil {
 			return err
@@ -365,12 +294,6 @@ func bounded(s string) string {
 	return s[:end] + "…"
 }
 
-type lineageView struct {
-	CalledBy string       `json:"called_by,omitempty"`
-	CallID   string       `json:"call_id,omitempty"` // of the call that created it
-	Calls    []shown.Call `json:"calls"`
-}
-
 func (a *API) lineage(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
@@ -383,7 +306,7 @@ func (a *API) lineage(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := lineageView{Calls: []shown.Call{}}
+	view := shown.Lineage{Calls: []shown.Call{}}
 	for i := range calls {
 		if calls[i].Parent == t.Task.ID {
 			view.Calls = append(view.Calls, shown.OfCall(&calls[i]))
@@ -392,11 +315,6 @@ func (a *API) lineage(x *exchange) error {
 		}
 	}
 	return x.ok(view)
-}
-
-type webhooksPage struct {
-	Webhooks []shown.Push `json:"webhooks"`
-	Next     string       `json:"next,omitempty"`
 }
 
 func (a *API) webhooksOfTask(x *exchange) error {
@@ -413,7 +331,7 @@ func (a *API) webhooksOfTask(x *exchange) error {
 
 func (a *API) webhooks(x *exchange) error {
 	f := store.PushFilter{
-		Agent: x.q.word("agent"), Owner: x.q.word("owner"), Tenant: x.q.optional("tenant"), Host: x.q.word("host"),
+		Task: x.q.taskID(), Agent: x.q.word("agent"), Owner: x.q.word("owner"), Tenant: x.q.optional("tenant"), Host: x.q.word("host"),
 		Disabled: x.q.flag("disabled"), Failing: x.q.flag("failing"), Due: x.q.flag("due"), Limit: x.q.limit(),
 	}
 	before := x.q.place()
@@ -421,7 +339,7 @@ func (a *API) webhooks(x *exchange) error {
 		return err
 	}
 	if x.who.Bound && f.Tenant != nil && *f.Tenant != x.who.Caller.Tenant {
-		return x.ok(webhooksPage{Webhooks: []shown.Push{}})
+		return x.ok(shown.WebhooksPage{Webhooks: []shown.Push{}})
 	}
 	return x.pushes(f, before)
 }
@@ -456,7 +374,7 @@ func (x *exchange) pushes(f store.PushFilter, before pushPlace) error {
 	if err != nil {
 		return err
 	}
-	page := webhooksPage{Webhooks: []shown.Push{}}
+	page := shown.WebhooksPage{Webhooks: []shown.Push{}}
 	if !found.NextTask.IsZero() {
 		page.Next = found.NextTask.String() + "/" + found.NextID
 	}
@@ -468,12 +386,11 @@ func (x *exchange) pushes(f store.PushFilter, before pushPlace) error {
 	return x.ok(page)
 }
 
-type attemptsView struct {
-	Attempts []shown.Attempt `json:"attempts"`
-}
+// maxAttempts bounds the attempts of one answer.
+const maxAttempts = 10_000
 
 func (a *API) attempts(x *exchange) error {
-	config, limit := x.q.word("config"), x.q.limit()
+	config, limit := x.q.word("config"), x.q.upto(maxAttempts)
 	if err := x.q.done(); err != nil {
 		return err
 	}
@@ -485,7 +402,7 @@ func (a *API) attempts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := attemptsView{Attempts: []shown.Attempt{}}
+	view := shown.Attempts{Attempts: []shown.Attempt{}}
 	for i := range rows {
 		v := shown.OfAttempt(&rows[i])
 		v.Error = bounded(v.Error)

@@ -85,7 +85,7 @@ func TestAPIKeys(t *testing.T) {
 		require.Equal(t, want, got.Caller)
 	}
 	require.Equal(t, 1, d.count(), "later requests use the cache")
-	stored, err := d.APIKeys(t.Context())
+	stored, err := d.Operator(task.Caller{}, false).ListAPIKeys(t.Context(), "", 1)
 	require.NoError(t, err)
 	require.False(t, stored[0].LastUsedAt.IsZero(), "the use is recorded")
 	sum := sha256.Sum256([]byte(key))

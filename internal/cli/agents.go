@@ -3,22 +3,15 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 )
-
-// AgentsOperator shows agents and their queues.
-type AgentsOperator interface {
-	// Agents returns the agents of the configuration (that of the server, or of this program) with their health and queues.
-	Agents(ctx context.Context) ([]adminclient.Agent, error)
-	// Agent also returns the card and its signature, if a server can tell. task.NotFound: there is no such agent.
-	Agent(ctx context.Context, name string) (*adminclient.AgentDetail, error)
-}
 
 func (c *command) agents() *cobra.Command {
 	return c.operators(&cobra.Command{
@@ -48,17 +41,16 @@ worker. holdfast workers list shows them.`,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			all, err := op.Agents(ctx)
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			all, err := op.agents(ctx)
 			if err != nil {
 				return err
 			}
 			if *format == outputJSON {
-				return printJSON(c.Out, append([]adminclient.Agent{}, all...))
+				return printJSON(c.Out, append([]*shown.Agent{}, all...))
 			}
 			rows := [][]string{{"AGENT", "KIND", "HEALTH", "QUEUE", "OLDEST", "RUNNING", "PARKED", "WORKERS"}}
-			for i := range all {
-				a := &all[i]
+			for _, a := range all {
 				row := []string{a.Name, dash(a.Kind), health(a), "-", "-", "-", "-", "-"}
 				if q := a.Queue; q != nil {
 					row[3], row[4], row[5], row[6] = count(q.Waiting), ageText(q.OldestSeconds), count(q.Running), count(q.Parked)
@@ -68,13 +60,20 @@ worker. holdfast workers list shows them.`,
 				}
 				rows = append(rows, row)
 			}
-			if slices.ContainsFunc(all, func(a adminclient.Agent) bool { return a.Kind == "" }) {
+			if slices.ContainsFunc(all, func(a *shown.Agent) bool { return a.Kind == "" }) {
 				c.note("The configuration of the servers has the kinds: name it with --config, or a server with --server.")
 			}
 			return table(c.Out, rows)
 		})
 	}
 	return cmd
+}
+
+// agents returns the agents of the configuration (that of the server, or of this program) with their health and queues.
+func (o *operator) agents(ctx context.Context) ([]*shown.Agent, error) {
+	var got shown.Agents
+	err := o.api.Get(ctx, "/agents", nil, &got)
+	return got.Agents, err
 }
 
 func (c *command) agentsGet() *cobra.Command {
@@ -89,27 +88,27 @@ whether clients can verify the signature of its card, and with -o json the card 
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			a, err := op.Agent(ctx, args[0])
-			if err != nil {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			var a shown.AgentDetail
+			if err := op.api.Get(ctx, "/agents/"+url.PathEscape(args[0]), nil, &a); err != nil {
 				return fmt.Errorf("agent %s: %w", args[0], err)
 			}
 			if *format == outputJSON {
 				return printJSON(c.Out, a)
 			}
-			return printAgent(&printer{w: c.Out}, a)
+			return printAgent(&printer{w: c.Out}, a.Agent)
 		})
 	}
 	return cmd
 }
 
-func printAgent(p *printer, a *adminclient.AgentDetail) error {
+func printAgent(p *printer, a *shown.Agent) error {
 	p.field("agent", a.Name)
 	p.field("kind", dash(a.Kind))
 	if a.Default {
 		p.field("default", "yes")
 	}
-	p.field("health", health(&a.Agent))
+	p.field("health", health(a))
 	if a.Away != nil {
 		p.field("error", a.Away.Error)
 		p.field("last try", stamp(a.Away.LastAt))
@@ -143,7 +142,7 @@ func printAgent(p *printer, a *adminclient.AgentDetail) error {
 	return p.err
 }
 
-func health(a *adminclient.Agent) string {
+func health(a *shown.Agent) string {
 	if a.Away == nil {
 		return "ok"
 	}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -9,17 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 )
-
-// Key is an API key without its secret.
-type Key struct {
-	ID, Name, Tenant, Subject string
-	Scopes                    []string
-	CreatedAt                 time.Time
-	ExpiresAt, RevokedAt      time.Time // zero: no expiry, not revoked
-	LastUsedAt                time.Time // zero: not used yet
-}
 
 func (c *command) apiKeys() *cobra.Command {
 	return c.operators(&cobra.Command{
@@ -33,13 +25,24 @@ database has a hash of each. Servers refuse a revoked key at once.`,
 	}, true, c.apiKeysCreate(), c.apiKeysList(), c.apiKeysRevoke())
 }
 
-type keyView = shown.Key
+// createKey makes an API key that is valid for its lifetime (0: until it is revoked).
+func (o *operator) createKey(ctx context.Context, k *shown.Key, lifetime time.Duration) (made *shown.Key, err error) {
+	made = &shown.Key{}
+	return made, o.post(ctx, "/keys", map[string]any{
+		"name": k.Name, "tenant": k.Tenant, "subject": k.Subject, "scopes": append([]string{}, k.Scopes...),
+		"expires_in_seconds": int64(math.Ceil(lifetime.Seconds())),
+	}, made)
+}
 
-func viewKey(k *Key, now time.Time) keyView {
-	return shown.OfKey(&store.APIKey{
-		ID: k.ID, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: k.Scopes,
-		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
-	}, now)
+// revokeKey revokes a key. task.NotFound: no key has this id.
+func (o *operator) revokeKey(ctx context.Context, id string) (*shown.Key, error) {
+	k := &shown.Key{}
+	return k, o.post(ctx, "/keys/"+url.PathEscape(id)+"/revoke", nil, k)
+}
+
+// keys returns the newest keys first.
+func (o *operator) keys(ctx context.Context) ([]shown.Key, error) {
+	return paged(ctx, o, "/keys", query(), math.MaxInt, func(p *shown.KeysPage) ([]shown.Key, string) { return p.Keys, p.Next })
 }
 
 func (c *command) apiKeysCreate() *cobra.Command {
@@ -52,7 +55,7 @@ with the key act as this subject of this tenant, and own its tasks.`,
   holdfast api-keys create --subject ci --tenant acme --scope weather:use --scope weather:admin --expires-in 2160h --name "build server"`,
 		Args: argCount(0, 0),
 	}
-	var k Key
+	var k shown.Key
 	cmd.Flags().StringVar(&k.Subject, "subject", "", "subject that the key stands for (required)")
 	cmd.Flags().StringVar(&k.Tenant, "tenant", "", "tenant of the subject")
 	cmd.Flags().StringArrayVar(&k.Scopes, "scope", nil, "scope of the key; may be repeated")
@@ -66,19 +69,17 @@ with the key act as this subject of this tenant, and own its tasks.`,
 		if *lifetime < 0 {
 			return usage("--expires-in must not be negative")
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			secret, made, err := op.CreateKey(ctx, &k, *lifetime)
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			made, err := op.createKey(ctx, &k, *lifetime)
 			if err != nil {
 				return err
 			}
 			if *format == outputJSON {
-				v := viewKey(made, time.Now())
-				v.Key = secret
-				return printJSON(c.Out, v)
+				return printJSON(c.Out, made)
 			}
 			c.note("holdfast: created key %s of %s; store it now, because it is not shown again:", made.ID, made.Subject)
 			p := &printer{w: c.Out}
-			p.line("%s", secret)
+			p.line("%s", made.Key)
 			return p.err
 		})
 	}
@@ -97,13 +98,13 @@ func (c *command) apiKeysList() *cobra.Command {
 	tenant := tenantFlag(cmd, "only API keys of this tenant")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			keys, err := op.Keys(ctx)
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			keys, err := op.keys(ctx)
 			if err != nil {
 				return err
 			}
 			if of := tenant(); of != nil {
-				keys = slices.DeleteFunc(keys, func(k *Key) bool { return k.Tenant != *of })
+				keys = slices.DeleteFunc(keys, func(k shown.Key) bool { return k.Tenant != *of })
 			}
 			return c.printKeys(keys, *format)
 		})
@@ -123,17 +124,17 @@ else within ten seconds. They also end the streams that such a key opened.`,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			var revoked []*Key
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			revoked := []shown.Key{}
 			code := exitOK
 			for _, id := range ids {
-				k, err := op.RevokeKey(ctx, id)
+				k, err := op.revokeKey(ctx, id)
 				if err != nil {
 					c.note("holdfast: key %s: %s", id, err)
 					code = exitFailed
 					continue
 				}
-				revoked = append(revoked, k)
+				revoked = append(revoked, *k)
 			}
 			if err := c.printKeys(revoked, *format); err != nil {
 				return err
@@ -147,8 +148,7 @@ else within ten seconds. They also end the streams that such a key opened.`,
 	return cmd
 }
 
-func (c *command) printKeys(keys []*Key, format output) error {
-	views := []keyView{}
+func (c *command) printKeys(keys []shown.Key, format output) error {
 	rows := [][]string{{"ID", "SUBJECT", "TENANT", "SCOPES", "STATE", "CREATED", "EXPIRES", "USED", "NAME"}}
 	day := func(at *time.Time) string {
 		if at == nil {
@@ -156,15 +156,14 @@ func (c *command) printKeys(keys []*Key, format output) error {
 		}
 		return at.UTC().Format("2006-01-02 15:04")
 	}
-	for _, k := range keys {
-		v := viewKey(k, time.Now())
-		views = append(views, v)
+	for i := range keys {
+		v := &keys[i]
 		rows = append(rows, []string{
 			v.ID, v.Subject, v.Tenant, strings.Join(v.Scopes, " "), v.State, day(&v.CreatedAt), day(v.ExpiresAt), day(v.LastUsedAt), v.Name,
 		})
 	}
 	if format == outputJSON {
-		return printJSON(c.Out, views)
+		return printJSON(c.Out, append([]shown.Key{}, keys...))
 	}
 	return table(c.Out, rows)
 }

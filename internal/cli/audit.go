@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
@@ -30,15 +31,6 @@ keys. SQL has it as the view v_audit. docs/audit.md lists the actions.`,
 		Example: `  holdfast audit list --limit 20
   holdfast audit verify`,
 	}, false, c.auditList(), c.auditVerify())
-}
-
-// auditRowView is a row of the audit log, as the admin API has it.
-type auditRowView struct {
-	At      time.Time       `json:"at"`
-	Chain   int             `json:"chain"`
-	N       int64           `json:"n"`
-	Login   string          `json:"login"`
-	Entries json.RawMessage `json:"entries"`
 }
 
 func (c *command) auditList() *cobra.Command {
@@ -66,20 +58,17 @@ key or another object of the action; BY is the subject, and its tenant.`,
 		if *limit < 1 || *limit > 100_000 {
 			return usage("--limit must be between 1 and 100000")
 		}
-		var from time.Time
-		if *since > 0 {
-			from = time.Now().Add(-*since)
-		}
-		f.Tenant = tenant()
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			rows, err := op.Audit(ctx, &f, from, *limit)
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			q := withTenant(query("action", f.Action, "task", f.Task, "agent", f.Agent, "subject", f.Subject), tenant())
+			if *since > 0 {
+				q.Set("since", time.Now().Add(-*since).UTC().Format(time.RFC3339Nano))
+			}
+			rows, err := paged(ctx, op, "/audit", q, *limit, func(p *shown.AuditPage) ([]shown.AuditRow, string) { return p.Rows, p.Next })
 			if err != nil {
 				return err
 			}
-			views := make([]auditRowView, len(rows))
 			lines := [][]string{{"AT", "ACTION", "TASK", "OBJECT", "BY", "METHOD", "REASON"}}
-			for i, r := range rows {
-				views[i] = auditRowView{r.At.UTC(), r.Chain, r.N, r.Login, r.Entries}
+			for _, r := range rows {
 				var entries []struct{ Action, Task, Object, Tenant, Subject, Method, Reason string }
 				if err := json.Unmarshal(r.Entries, &entries); err != nil {
 					return fmt.Errorf("row %d of chain %d: %w", r.N, r.Chain, err)
@@ -93,7 +82,7 @@ key or another object of the action; BY is the subject, and its tenant.`,
 				}
 			}
 			if *format == outputJSON {
-				return printJSON(c.Out, views)
+				return printJSON(c.Out, append([]shown.AuditRow{}, rows...))
 			}
 			return table(c.Out, lines)
 		})
@@ -111,7 +100,8 @@ names the first row that was changed or is missing.
 
 The owner of the database can rewrite whole chains without a visible break. Against that,
 keep the output of -o json where the owner cannot change it. With --against, this verb
-checks that everything in that output is still in the log. It needs the database.
+checks that everything in that output is still in the log. A server verifies for two minutes
+at most; longer logs need the database.
 
 Exit codes: 0 all chains are intact; 3 a chain is broken; 1 the call failed.`,
 		Example: `  holdfast audit verify
@@ -126,24 +116,24 @@ Exit codes: 0 all chains are intact; 3 a chain is broken; 1 the call failed.`,
 		if err != nil {
 			return err
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			chains, err := op.VerifyAudit(ctx, noted)
-			if err != nil {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			var verified shown.Verified
+			if err := op.api.Post(ctx, "/audit/verify", map[string]any{"heads": noted}, &verified); err != nil {
 				return err
 			}
 			views := []auditView{}
 			rows := [][]string{{"CHAIN", "ROWS", "HEAD", "PROBLEM"}}
 			code := exitOK
-			for _, k := range chains {
-				if k.Length == 0 && k.Problem == "" {
-					continue
+			for _, head := range verified.Heads {
+				v, problem := auditView{AuditHead: head}, ""
+				for _, b := range verified.Broken {
+					if b.Chain == head.Chain {
+						v.Broken, v.Problem, code = b.Row, b.Problem, exitEnded
+						problem = fmt.Sprintf("row %d: %s", b.Row, b.Problem)
+					}
 				}
-				views = append(views, auditView{store.AuditHead{Chain: k.Chain, Length: k.Length, Head: k.Head}, k.Broken, k.Problem})
-				problem := ""
-				if k.Problem != "" {
-					code, problem = exitEnded, fmt.Sprintf("row %d: %s", k.Broken, k.Problem)
-				}
-				rows = append(rows, []string{strconv.Itoa(k.Chain), strconv.FormatInt(k.Length, 10), k.Head, problem})
+				views = append(views, v)
+				rows = append(rows, []string{strconv.Itoa(v.Chain), strconv.FormatInt(v.Length, 10), v.Head, problem})
 			}
 			return c.printOutcomes(ctx, views, rows, *format, code)
 		})

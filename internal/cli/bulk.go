@@ -11,25 +11,26 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 )
 
 // bulk selects the tasks of a verb by a filter instead of by their ids.
 type bulk struct {
 	agent, tenant, owner, context string
 	states                        []string
+	olderThan                     time.Duration // of a purge
 	dryRun                        bool
 }
 
 // bulkNames are the flags of a bulk that select tasks.
-var bulkNames = []string{"agent", "state", "tenant", "owner", "context"}
+var bulkNames = []string{"agent", "state", "tenant", "owner", "context", "older-than"}
 
 // bulkHelp is what the verbs say about their filters.
 const bulkHelp = `
 
-Instead of ids, --agent, --state, --tenant, --owner and --context select tasks. This needs a
-server (--server, --profile or HOLDFAST_SERVER), which runs a job. The verb waits for the job,
-which goes on if the verb is interrupted. With --dry-run the job only counts the tasks.`
+Instead of ids, --agent, --state, --tenant, --owner and --context select tasks, for a job. The
+verb waits for the job, which servers continue if the verb is interrupted. With --dry-run the
+job only counts the tasks.`
 
 func bulkFlags(cmd *cobra.Command) *bulk {
 	b, flags := new(bulk), cmd.Flags()
@@ -74,6 +75,9 @@ func (b *bulk) filter(cmd *cobra.Command) (map[string]any, error) {
 	if len(b.states) > 0 {
 		filter["states"] = b.states
 	}
+	if b.olderThan > 0 {
+		filter["status_before"] = time.Now().Add(-b.olderThan).UTC()
+	}
 	return filter, nil
 }
 
@@ -83,14 +87,10 @@ func (c *command) runBulk(cmd *cobra.Command, action string, b *bulk, options ma
 	if err != nil {
 		return err
 	}
-	return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-		server, ok := op.(*serverOperator)
-		if !ok {
-			return usage("a filter needs a server, which runs the job; set --server, --profile or HOLDFAST_SERVER")
-		}
+	return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 		body := map[string]any{"action": action, "dry_run": b.dryRun, "filter": filter}
 		maps.Copy(body, options)
-		j, err := server.runJob(ctx, body)
+		j, err := op.runJob(ctx, body)
 		if err != nil {
 			return err
 		}
@@ -109,9 +109,8 @@ func (c *command) runBulk(cmd *cobra.Command, action string, b *bulk, options ma
 }
 
 // runJob creates a job, and waits until it has ended.
-func (o *serverOperator) runJob(ctx context.Context, body map[string]any) (j adminclient.Job, err error) {
-	body["reason"] = o.reason
-	if err := o.api.Post(ctx, "/jobs", body, &j); err != nil {
+func (o *operator) runJob(ctx context.Context, body map[string]any) (j shown.Job, err error) {
+	if err := o.post(ctx, "/jobs", body, &j); err != nil {
 		return j, err
 	}
 	for j.State != "done" && j.State != "canceled" {

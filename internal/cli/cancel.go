@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +47,7 @@ had ended otherwise or did so meanwhile; 1 a call failed, or a task still runs a
 		if len(ids) == 0 {
 			return c.runBulk(cmd, "cancel", selected, nil, *format)
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			views := make([]canceledView, len(ids))
 			running := make([]*task.Task, len(ids))
 			// Ask for all cancels before waiting for the first one.
@@ -80,28 +79,20 @@ had ended otherwise or did so meanwhile; 1 a call failed, or a task still runs a
 }
 
 // cancelTask asks for a cancel. If the task is still running and its worker was asked, it also returns the task.
-func cancelTask(ctx context.Context, op Operator, id string) (canceledView, *task.Task) {
-	t, err := op.FindTask(ctx, id)
+func cancelTask(ctx context.Context, op *operator, id string) (canceledView, *task.Task) {
+	did, err := op.act(ctx, id, nil, "cancel")
 	if err != nil {
 		return viewCanceled(id, nil, err), nil
 	}
-	if !t.Status.State.Terminal() {
-		ended, err := op.Cancel(ctx, t)
-		switch {
-		case err == nil && !ended:
-			v := viewCanceled(id, t, nil)
-			v.Outcome = outcomeRequested
-			return v, t
-		case err != nil && !errors.Is(err, task.NotCancelable):
-			return viewCanceled(id, t, err), nil
-		}
-		// The task has ended, by this cancel or by something else at the same moment. Read its state.
-		t, err = op.FindTask(ctx, t.ID.String())
-		if err != nil {
-			return viewCanceled(id, nil, err), nil
-		}
+	v := canceledView{ID: did.Task.ID, TaskID: id, Outcome: did.Outcome, State: did.Task.State}
+	if did.Outcome != outcomeRequested {
+		return v, nil
 	}
-	return viewCanceled(id, t, nil), nil
+	t, err := headerOf(did.Task, nil)
+	if err != nil {
+		return viewCanceled(id, nil, err), nil
+	}
+	return v, t
 }
 
 func viewCanceled(id string, t *task.Task, err error) canceledView {

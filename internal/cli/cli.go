@@ -47,7 +47,8 @@ type Deps struct {
 	Migrate func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.
 	MigrationStatus func(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]Migration, error)
-	OpenOperator    func(ctx context.Context, cfg *config.Config, log *slog.Logger) (Operator, error)
+	// OpenOperator makes the admin API in this process, over the database.
+	OpenOperator func(ctx context.Context, cfg *config.Config, log *slog.Logger) (OperatorAPI, error)
 	// Examine reports each finding at once, and changes nothing.
 	Examine func(ctx context.Context, o doctor.Options, report func(doctor.Finding))
 }

@@ -24,15 +24,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/server"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/casetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
-	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -45,8 +43,8 @@ type session struct {
 }
 
 // operating is a session of an operator.
-func operating(op Operator) session {
-	return session{deps: Deps{OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil }}}
+func operating(api OperatorAPI) session {
+	return session{deps: Deps{OpenOperator: func(context.Context, *config.Config, *slog.Logger) (OperatorAPI, error) { return api, nil }}}
 }
 
 type result struct {
@@ -397,179 +395,17 @@ func TestCutStreamExitsWith1(t *testing.T) {
 	require.Contains(t, r.err, "holdfast stream --url "+agent.URL+" --task t1 --after 3")
 }
 
-type fakeOperator struct {
-	Operator // the methods that no test calls: those of webhooks are tested with a database
-
-	filter TaskFilter
-	purged *store.PurgeFilter
-	held   string
-	closed bool
-}
-
-var storedAt = time.Date(2026, 1, 2, 3, 4, 5, 678_900_000, time.FixedZone("", 3600))
-
-func storedTask() (header task.Task, events []task.Event) {
-	id, err := task.ParseID("0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f")
-	if err != nil {
-		panic(err)
-	}
-	header = task.Task{
-		ID: id, PublicID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c1", Dialect: "0.1",
-		CreatedAt: storedAt, Metadata: json.RawMessage(`{"n":1.0}`), Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-	}
-	say := func(role task.Role, text string) *task.Message {
-		return &task.Message{ID: "m-" + text, Role: role, Parts: []task.Part{task.Text(text)}}
-	}
-	events = []task.Event{
-		{Kind: task.EventMessage, Message: say(task.RoleUser, "Oslo?")},
-		{Kind: task.EventStatus, Attempt: 1, State: task.StateWorking, Message: say(task.RoleAgent, "looking")},
-		{Kind: task.EventRun, Attempt: 1, Run: &task.RunNote{Outcome: task.RunLost, Worker: "w1", Error: "lease expired"}},
-		{Kind: task.EventArtifact, Attempt: 2, Last: true, Artifact: &task.Artifact{ID: "a1", Name: "forecast", Parts: []task.Part{
-			task.Text("sun"),
-			{Kind: task.PartData, Data: json.RawMessage(`{"t":-3.0}`)},
-			{Kind: task.PartRaw, Raw: []byte{1, 2, 3}, Filename: "map.png", MediaType: "image/png"},
-			{Kind: task.PartURL, URL: "https://example.com/map"},
-		}}},
-		{Kind: task.EventStatus, Attempt: 2, State: task.StateCompleted},
-	}
-	for i := range events {
-		events[i].Task, events[i].Seq, events[i].At = id, task.Seq(i+1), storedAt.Add(time.Duration(i)*time.Second)
-	}
-	return header, events
-}
-
-func (o *fakeOperator) ListTasks(_ context.Context, f TaskFilter) ([]TaskRow, error) {
-	o.filter = f
-	header, events := storedTask()
-	return []TaskRow{{
-		ID: header.ID, PublicID: header.PublicID, Agent: header.Agent, State: task.StateCompleted, ContextID: header.ContextID,
-		Tenant: "acme", Owner: header.Owner, LastSeq: task.Seq(len(events)), StatusAt: storedAt, CreatedAt: storedAt,
-	}}, nil
-}
-
-func (o *fakeOperator) GetTask(_ context.Context, id string) (*task.Task, error) {
-	header, events := storedTask()
-	if id != header.PublicID {
-		return nil, task.Errorf(task.NotFound, "no task %s", id)
-	}
-	return task.Fold(header, events)
-}
-
-func (o *fakeOperator) Calls(_ context.Context, t *task.Task) ([]store.CallRow, error) {
-	return []store.CallRow{
-		{ID: "1", Agent: "flights", Parent: t.ID, Task: task.ID{2}, Result: task.StateCompleted, CalledAt: t.CreatedAt},
-		{ID: "2", Agent: "hotels", Parent: t.ID, Task: task.ID{3}, CalledAt: t.CreatedAt},
-		{ID: "3", Agent: "nobody", Parent: t.ID, Task: task.ID{4}, Result: task.StateRejected, Error: `there is no agent "nobody"`, CalledAt: t.CreatedAt},
-		{ID: "trip", Agent: t.Agent, Parent: task.ID{9}, Task: t.ID, CalledAt: t.CreatedAt},
-	}, nil
-}
-
-func (o *fakeOperator) FindTask(ctx context.Context, id string) (*task.Task, error) {
-	header, _ := storedTask()
-	if id == header.ID.String() {
-		id = header.PublicID
-	}
-	return o.GetTask(ctx, id)
-}
-
-func (o *fakeOperator) Events(_ context.Context, _ *task.Task, after task.Seq) ([]*task.Event, error) {
-	_, events := storedTask()
-	var out []*task.Event
-	for i := range events[after:] {
-		out = append(out, &events[int(after)+i])
-	}
-	return out, nil
-}
-
-func (o *fakeOperator) Agents(context.Context) ([]adminclient.Agent, error) {
-	two := 2
-	return []adminclient.Agent{
-		{Name: "weather", Default: true, Kind: "worker", Concurrency: 4, MaxAttempts: 5, Workers: &two, Queue: &adminclient.Depths{Waiting: 12, Running: 4, Timers: 1, Calls: 2, Parked: 3, OldestSeconds: 192.34}},
-		{
-			Name: "maps", Kind: "http", Concurrency: 256, MaxAttempts: 3, Queue: &adminclient.Depths{OldestSeconds: 0.25},
-			Away: &adminclient.Away{Since: storedAt.UTC(), LastAt: storedAt.UTC().Add(time.Second), Error: "connection refused"},
-		},
-		{Name: "gone", Queue: &adminclient.Depths{Waiting: 1}},
-	}, nil
-}
-
-func (o *fakeOperator) Agent(ctx context.Context, name string) (*adminclient.AgentDetail, error) {
-	all, err := o.Agents(ctx)
-	for i := range all {
-		if all[i].Name == name {
-			return &adminclient.AgentDetail{Agent: all[i]}, err
-		}
-	}
-	return nil, task.Errorf(task.NotFound, "no agent of the configuration has this name")
-}
-
-func (o *fakeOperator) Cancel(_ context.Context, t *task.Task) (bool, error) {
-	return false, task.Errorf(task.NotCancelable, "the task is already %s", t.Status.State)
-}
-
-func (o *fakeOperator) Retry(_ context.Context, t *task.Task, _ bool) (*task.Task, error) {
-	return nil, task.Errorf(task.Terminal, "the task is %s: there is nothing to retry", t.Status.State)
-}
-
-func (o *fakeOperator) CreateKey(_ context.Context, k *Key, lifetime time.Duration) (string, *Key, error) {
-	made := *k
-	made.ID, made.CreatedAt = "mzxw6ytboi5dkmrq", storedAt
-	if lifetime > 0 {
-		made.ExpiresAt = storedAt.Add(lifetime)
-	}
-	return "hfk_mzxw6ytboi5dkmrq_secret", &made, nil
-}
-
-func (o *fakeOperator) Keys(context.Context) ([]*Key, error) {
-	return []*Key{
-		{ID: "mzxw6ytboi5dkmrq", Subject: "alice", CreatedAt: storedAt, LastUsedAt: storedAt.Add(time.Hour)},
-		{ID: "aaaaaaaaaaaaaaaa", Subject: "ci", Tenant: "acme", Scopes: []string{"weather:use", "x"}, Name: "build", CreatedAt: storedAt, ExpiresAt: storedAt.Add(time.Minute)},
-	}, nil
-}
-
-func (o *fakeOperator) RevokeKey(ctx context.Context, id string) (*Key, error) {
-	if id != "mzxw6ytboi5dkmrq" {
-		return nil, task.Errorf(task.NotFound, "no key has this id")
-	}
-	return &Key{ID: id, Subject: "alice", CreatedAt: storedAt, RevokedAt: storedAt.Add(time.Hour)}, nil
-}
-
-func (o *fakeOperator) Workers(context.Context, int) ([]store.RemoteWorker, error) {
-	return []store.RemoteWorker{
-		{ID: task.ID{1}, Name: "gpu-1", Version: "3f2c91e", SDK: "holdfast-agent/0.1.0", Agents: []string{"draw", "paint"}, Replica: "h/1", FirstSeen: storedAt, LastSeen: storedAt.Add(time.Hour), Connected: true, Running: 2},
-		{ID: task.ID{2}, Version: "3f2c91e", FirstSeen: storedAt, LastSeen: storedAt, Connected: true, RetiredAt: storedAt.Add(time.Minute)},
-		{ID: task.ID{3}, FirstSeen: storedAt, LastSeen: storedAt},
-	}, nil
-}
-
-func (o *fakeOperator) RetireWorkers(_ context.Context, id task.ID, version string) ([]store.RemoteWorker, error) {
-	if version == "" && id != (task.ID{1}) {
-		return nil, task.Errorf(task.NotFound, "no such worker is connected")
-	}
-	return []store.RemoteWorker{{ID: task.ID{1}, Version: version}}, nil
-}
-
-func (o *fakeOperator) VerifyAudit(_ context.Context, noted []store.AuditHead) ([]store.AuditChain, error) {
-	chains := []store.AuditChain{{Chain: 1, Length: 7, Head: "ab01"}, {Chain: 2, Length: 3, Head: "cd02"}, {Chain: 3}}
-	if len(noted) > 0 {
-		chains[1].Broken, chains[1].Problem = noted[1].Length+1, "the chain ends before this row"
-	}
-	return chains, nil
-}
-
-func (o *fakeOperator) Close() { o.closed = true }
-
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	goldenSessions(t, "operator", func(t *testing.T, args []string) (code int, text string) {
 		t.Helper()
-		op := &fakeOperator{}
-		s := session{deps: Deps{OpenOperator: func(_ context.Context, cfg *config.Config, _ *slog.Logger) (Operator, error) {
+		api := newFake()
+		s := session{deps: Deps{OpenOperator: func(_ context.Context, cfg *config.Config, _ *slog.Logger) (OperatorAPI, error) {
 			require.Equal(t, "host=db", cfg.DatabaseURL)
-			return op, nil
+			return api, nil
 		}}}
 		r := s.run(t, append(args, "--database-url", "host=db")...)
-		require.True(t, op.closed, r.err)
+		require.True(t, api.closed, r.err)
 		return r.code, r.out
 	})
 }
@@ -578,37 +414,40 @@ func TestTasks(t *testing.T) {
 func TestPurgeNeedsConfirmation(t *testing.T) {
 	t.Parallel()
 	for text, args := range map[string][]string{
-		"no tasks are selected": {"--yes"},
-		"confirm it with --yes": {"--owner", "alice"},
-		"not be negative":       {"--older-than", "-1h", "--owner", "alice", "--yes"},
+		"usage: holdfast tasks purge": {"--yes"},
+		"confirm it with --yes":       {"--owner", "alice"},
+		"must be above 0":             {"--older-than", "-1h", "--owner", "alice", "--yes"},
 	} {
 		session{}.fails(t, exitUsage, text, append([]string{"tasks", "purge"}, args...)...)
 	}
-	op := &fakeOperator{}
-	s := operating(op)
-	s.succeeds(t, "tasks", "purge", "--tenant", "", "--context", "c1", "--older-than", "24h", "--yes")
-	require.Equal(t, &store.PurgeFilter{Tenant: new(""), ContextID: "c1", OlderThan: 24 * time.Hour}, op.purged, "the empty tenant is a tenant")
-}
-
-// retrier returns each task in the state that its id names.
-type retrier struct{ fakeOperator }
-
-func (r *retrier) FindTask(_ context.Context, id string) (*task.Task, error) {
-	return &task.Task{PublicID: id}, nil
-}
-
-func (r *retrier) Retry(_ context.Context, t *task.Task, _ bool) (*task.Task, error) {
-	for _, s := range task.States {
-		if s.String() == t.PublicID {
-			return &task.Task{PublicID: "again", ID: task.ID{1}, Status: task.Status{State: s}}, nil
-		}
-	}
-	return nil, task.Errorf(task.Busy, "refused")
+	api := newFake()
+	operating(api).succeeds(t, "tasks", "purge", "--tenant", "", "--context", "c1", "--yes")
+	operating(api).succeeds(t, "tasks", "purge", "--older-than", "24h", "--dry-run")
+	require.JSONEq(t, `{"tenant":"","context":"c1"}`, api.asked[0], "the empty tenant is a tenant")
+	require.Contains(t, api.asked[1], `"states":["completed","failed","canceled","rejected"],"status_before":"`, "an age selects what has ended")
 }
 
 // With several tasks, the exit code is that of the worst outcome: a failed call, then a failed task, then a parked one.
 func TestRetryExitCode(t *testing.T) {
 	t.Parallel()
+	api := newFake()
+	// Each task is retried as one in the state that its id names.
+	states := map[string]task.State{}
+	api.routes["GET /tasks/{id}"] = func(r *http.Request) (any, error) {
+		id := r.PathValue("id")
+		if parsed, err := task.ParseID(id); err == nil {
+			return shown.TaskDetail{Task: shown.Task{ID: id, State: task.State(parsed[15]).String()}}, nil
+		}
+		one := task.ID{15: byte(stateOf(id))}
+		states[one.String()] = stateOf(id)
+		return shown.TaskDetail{Task: shown.Task{ID: one.String(), State: id}}, nil
+	}
+	api.routes["POST /tasks/{id}/retry"] = func(r *http.Request) (any, error) {
+		if states[r.PathValue("id")] == task.StateUnspecified {
+			return nil, task.Errorf(task.Busy, "refused")
+		}
+		return map[string]string{"outcome": "sent", "new_task": r.PathValue("id")}, nil
+	}
 	for _, tt := range []struct {
 		tasks string
 		code  int
@@ -624,7 +463,7 @@ func TestRetryExitCode(t *testing.T) {
 		{"refused failed", exitFailed},
 		{"failed refused input-required", exitFailed},
 	} {
-		s := operating(&retrier{})
+		s := operating(api)
 		r := s.run(t, append([]string{"tasks", "retry", "--wait"}, strings.Fields(tt.tasks)...)...)
 		require.Equal(t, tt.code, r.code, "%s: %s", tt.tasks, r.err)
 		if !strings.Contains(tt.tasks, "refused") {
@@ -635,10 +474,10 @@ func TestRetryExitCode(t *testing.T) {
 
 func TestTasksFilterAndErrors(t *testing.T) {
 	t.Parallel()
-	op := &fakeOperator{}
-	s := operating(op)
+	api := newFake()
+	s := operating(api)
 	s.succeeds(t, "tasks", "list", "--agent", "weather", "--state", "working", "--context", "c1", "--tenant", "", "--owner", "alice", "--limit", "7")
-	require.Equal(t, TaskFilter{Agent: "weather", State: task.StateWorking, Context: "c1", Tenant: new(""), Owner: "alice", Limit: 7}, op.filter)
+	require.Equal(t, []string{"agent=weather&context=c1&limit=7&owner=alice&state=working&tenant="}, api.asked)
 
 	require.Equal(t, result{exitFailed, "", "holdfast: no task order-8\n"}, s.run(t, "tasks", "get", "order-8"))
 }
@@ -784,24 +623,6 @@ func TestFailedOutputIsAnError(t *testing.T) {
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
-
-func (o *fakeOperator) PlanRetention(context.Context) ([]retention.Step, error) {
-	from := time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
-	return []retention.Step{
-		{What: "tasks", How: "drop", From: from, To: from.AddDate(0, 1, 0), Tasks: 120_000, Held: 2, Bytes: 3 << 30},
-		{What: "artifacts", How: "delete", From: store.Everything.From, To: store.Everything.To, Agent: "weather", Tasks: 7, Bytes: 999},
-	}, nil
-}
-
-func (o *fakeOperator) Purge(_ context.Context, f *store.PurgeFilter) (retention.Purged, error) {
-	o.purged = f
-	return retention.Purged{Tasks: 12, Held: 1, Exported: 3}, nil
-}
-
-func (o *fakeOperator) Hold(_ context.Context, t *task.Task, held bool) error {
-	o.held = fmt.Sprint(t.PublicID, " ", held)
-	return nil
-}
 
 // The verb card verifies a card with the keys that it is given, and fetches none.
 func TestCardIsVerified(t *testing.T) {

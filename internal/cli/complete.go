@@ -5,14 +5,15 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
 // completion replaces cobra's verb, which is four verbs with little help.
@@ -74,7 +75,7 @@ func (c *command) completions(root *cobra.Command) {
 	ofOperators := map[string]completer{"agent": c.agentNames, "task": c.taskIDs}
 	arguments := map[string]completer{
 		"agents get": atFirst(c.agentNames), "tasks get": atFirst(c.taskIDs), "tasks events": atFirst(c.taskIDs), "tasks tail": atFirst(c.taskIDs),
-		"tasks cancel": c.taskIDs, "tasks retry": c.taskIDs, "tasks hold": c.taskIDs, "tasks release": c.taskIDs,
+		"tasks cancel": c.taskIDs, "tasks purge": c.taskIDs, "tasks retry": c.taskIDs, "tasks hold": c.taskIDs, "tasks release": c.taskIDs,
 		"push attempts": c.webhooks, "push redeliver": c.webhooks, "push disable": c.webhooks, "push enable": c.webhooks,
 		"workers retire": atFirst(c.workerIDs), "api-keys revoke": c.apiKeyIDs, "push test": words(), "send": words(), "stream": words(),
 	}
@@ -133,10 +134,10 @@ func (c *command) profileNames(*cobra.Command, []string) []string {
 }
 
 func (c *command) agentNames(cmd *cobra.Command, _ []string) []string {
-	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
-		all, err := op.Agents(ctx)
-		for i := range all {
-			out = append(out, described(all[i].Name, all[i].Kind))
+	return c.ask(cmd, func(ctx context.Context, op *operator) (out []string, err error) {
+		all, err := op.agents(ctx)
+		for _, a := range all {
+			out = append(out, described(a.Name, a.Kind))
 		}
 		return out, err
 	})
@@ -144,11 +145,11 @@ func (c *command) agentNames(cmd *cobra.Command, _ []string) []string {
 
 // taskIDs offers the newest tasks. Of a group of verbs that take several it leaves out those that are there.
 func (c *command) taskIDs(cmd *cobra.Command, args []string) []string {
-	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
-		rows, err := op.ListTasks(ctx, TaskFilter{Limit: offered})
+	return c.ask(cmd, func(ctx context.Context, op *operator) (out []string, err error) {
+		rows, err := op.tasks(ctx, taskFilter{limit: offered})
 		for i := range rows {
-			if r := &rows[i]; !slices.Contains(args, r.PublicID) {
-				out = append(out, described(r.PublicID, r.State.String()+" "+r.Agent))
+			if r := &rows[i]; !slices.Contains(args, r.TaskID) {
+				out = append(out, described(r.TaskID, r.State+" "+r.Agent))
 			}
 		}
 		return out, err
@@ -160,20 +161,16 @@ func (c *command) webhooks(cmd *cobra.Command, args []string) []string {
 	if len(args) > 1 {
 		return nil
 	}
-	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
-		f := store.PushFilter{Limit: offered}
+	return c.ask(cmd, func(ctx context.Context, op *operator) (out []string, err error) {
+		path := "/webhooks"
 		if len(args) == 1 {
-			t, err := op.FindTask(ctx, args[0])
-			if err != nil {
-				return nil, err
-			}
-			f.Task = t.ID
+			path = adminclient.OfTask(args[0], "webhooks")
 		}
-		rows, err := op.ListPushes(ctx, f)
+		rows, err := op.pushes(ctx, path, query(), offered)
 		for i := range rows {
-			name := described(rows[i].PublicID, rows[i].Config.Host)
+			name := described(rows[i].TaskID, rows[i].Host)
 			if len(args) == 1 {
-				name = described(rows[i].Config.ID, rows[i].Config.Host)
+				name = described(rows[i].ConfigID, rows[i].Host)
 			}
 			if !slices.Contains(out, name) {
 				out = append(out, name)
@@ -184,11 +181,11 @@ func (c *command) webhooks(cmd *cobra.Command, args []string) []string {
 }
 
 func (c *command) workerIDs(cmd *cobra.Command, _ []string) []string {
-	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
-		all, err := op.Workers(ctx, offered)
+	return c.ask(cmd, func(ctx context.Context, op *operator) (out []string, err error) {
+		all, err := op.workers(ctx, query("limit", strconv.Itoa(offered)))
 		for i := range all {
-			if w := &all[i]; w.Connected && w.RetiredAt.IsZero() {
-				out = append(out, described(w.ID.String(), w.Name+" "+w.Version))
+			if w := &all[i]; w.State == "connected" {
+				out = append(out, described(w.ID, w.Name+" "+w.Version))
 			}
 		}
 		return out, err
@@ -196,10 +193,10 @@ func (c *command) workerIDs(cmd *cobra.Command, _ []string) []string {
 }
 
 func (c *command) apiKeyIDs(cmd *cobra.Command, args []string) []string {
-	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
-		all, err := op.Keys(ctx)
+	return c.ask(cmd, func(ctx context.Context, op *operator) (out []string, err error) {
+		all, err := op.keys(ctx)
 		for _, k := range all {
-			if k.RevokedAt.IsZero() && !slices.Contains(args, k.ID) {
+			if k.RevokedAt == nil && !slices.Contains(args, k.ID) {
 				out = append(out, described(k.ID, k.Subject+" "+k.Name))
 			}
 		}
@@ -214,7 +211,7 @@ func described(name, text string) string {
 }
 
 // ask asks a server or a database. It starts none: an embedded database must run already. Without an answer there is nothing to offer.
-func (c *command) ask(cmd *cobra.Command, do func(context.Context, Operator) ([]string, error)) []string {
+func (c *command) ask(cmd *cobra.Command, do func(context.Context, *operator) ([]string, error)) []string {
 	c.profileErr = c.useProfile()
 	if c.serverURL() == "" {
 		cfg, err := c.load(configFlags(cmd.Flags()))
@@ -233,7 +230,7 @@ func (c *command) ask(cmd *cobra.Command, do func(context.Context, Operator) ([]
 	answers := make(chan []string, 1)
 	go func() {
 		var out []string
-		err := quiet.withOperator(cmd, func(ctx context.Context, op Operator) (err error) {
+		err := quiet.withOperator(cmd, func(ctx context.Context, op *operator) (err error) {
 			out, err = do(ctx, op)
 			return err
 		})

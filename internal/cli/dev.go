@@ -17,6 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/server"
@@ -212,11 +214,12 @@ const stopPatience = 3 * time.Minute
 
 // withAgent runs the agent beside the server.
 func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Config, argv []string, up server.Developing, desk *desk, watcher *develop.Watcher, log *slog.Logger, served chan error) error {
-	op, err := c.deps.OpenOperator(ctx, cfg, log)
+	local, err := c.deps.OpenOperator(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
-	defer op.Close()
+	defer local.Close()
+	op := &operator{adminclient.Local(local), "holdfast dev"}
 	env := append(c.Environ(), "HOLDFAST_URL="+up.URL, "HOLDFAST_AGENT="+d.agent)
 	if d.http != 0 {
 		env = append(env, "PORT="+strconv.Itoa(d.http))
@@ -273,19 +276,19 @@ func (c *command) sendCommand(url string, cfg *config.Config, d *developing) str
 }
 
 // devKey makes an API key for the agent, if the server has a scheme of that kind and the environment has no key. revoke ends it.
-func (c *command) devKey(ctx context.Context, cfg *config.Config, op Operator, agent string) (secret string, revoke func(), err error) {
+func (c *command) devKey(ctx context.Context, cfg *config.Config, op *operator, agent string) (secret string, revoke func(), err error) {
 	revoke = func() {}
 	if c.env("HOLDFAST_API_KEY") != "" || !slices.ContainsFunc(cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }) {
 		return "", revoke, nil
 	}
-	secret, made, err := op.CreateKey(ctx, &Key{Name: "holdfast dev", Subject: "dev", Scopes: []string{"worker:" + agent}}, devKeyLifetime)
+	made, err := op.createKey(ctx, &shown.Key{Name: "holdfast dev", Subject: "dev", Scopes: []string{"worker:" + agent}}, devKeyLifetime)
 	if err != nil {
 		return "", revoke, err
 	}
-	return secret, func() {
+	return made.Key, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
 		defer cancel()
-		if _, err := op.RevokeKey(ctx, made.ID); err != nil {
+		if _, err := op.revokeKey(ctx, made.ID); err != nil {
 			c.note("holdfast: the key %s of the agent could not be revoked, and ends within a day: %v", made.ID, err)
 		}
 	}, nil
@@ -309,15 +312,15 @@ func killAtSecondSignal(ctx context.Context, agent *develop.Agent) {
 	})
 }
 
-// look is the pause between two looks at the tasks.
+// look is the pause before the tasks are read again.
 const look = 300 * time.Millisecond
 
 // showTasks prints each event of each task in a line, until ctx ends.
-func (c *command) showTasks(ctx context.Context, op Operator, desk *desk) {
-	w := op.Watch(TaskFilter{})
+func (c *command) showTasks(ctx context.Context, op *operator, desk *desk) {
+	w := newWatch(op, taskFilter{})
 	away := false
 	for {
-		events, more, err := w.Next(ctx)
+		events, err := w.next(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -326,14 +329,12 @@ func (c *command) showTasks(ctx context.Context, op Operator, desk *desk) {
 		}
 		away = err != nil
 		for _, e := range events {
-			if text := devLine(e.Event); text != "" {
-				desk.say("task %s %s", e.Task.PublicID, text)
+			if text := devLine(e.event); text != "" {
+				desk.say("task %s %s", e.task.PublicID, text)
 			}
 		}
-		if !more || err != nil {
-			if sleep(ctx, look) != nil {
-				return
-			}
+		if away && sleep(ctx, look) != nil {
+			return
 		}
 	}
 }

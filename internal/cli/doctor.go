@@ -51,13 +51,17 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 			}
 		}
 		flags := configFlags(cmd.Flags())
-		server, err := c.openServer(cmd.Context(), cmd.CommandPath(), flags["database_url"])
+		server, err := c.openServer(cmd.Context(), flags["database_url"])
 		if err != nil {
 			return err
 		}
 		if server != nil {
-			if err := server.examine(cmd.Context(), report); err != nil {
+			var made diagnosis
+			if err := server.Get(cmd.Context(), "/doctor", nil, &made); err != nil {
 				return err
+			}
+			for _, f := range made.Checks {
+				report(f)
 			}
 			return c.printDiagnosis(cmd.Context(), &r, p, *format)
 		}

@@ -42,6 +42,20 @@ func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 	}
 }
 
+// openOperator makes the admin API in this process. Closing it also disconnects from the database.
+func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (OperatorAPI, error) {
+	db, err := existingDatabase(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	api, err := server.OpenOperators(ctx, cfg, db, account(), Version(), log)
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return api, nil
+}
+
 func migrationStatus(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]Migration, error) {
 	db, err := existingDatabase(ctx, cfg, log)
 	if err != nil {

@@ -1,88 +1,245 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"time"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
 
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Operator reads and changes the database, across owners and tenants, by itself or through the admin API of a server. An id is the public id or the internal UUID. An
-// unknown id is task.NotFound. A public id that several callers use is task.Invalid, and the message says so. While the
-// database is unavailable, every method fails with task.Unavailable; later calls work again.
-type Operator interface {
-	// ListTasks returns the newest tasks first.
-	ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error)
-	GetTask(ctx context.Context, id string) (*task.Task, error)
-	// Calls returns the calls of a task, and the one that has created it.
-	Calls(ctx context.Context, t *task.Task) ([]store.CallRow, error)
-	// FindTask returns a task without its messages and artifacts.
-	FindTask(ctx context.Context, id string) (*task.Task, error)
-	// Events returns the next events of every kind with a seq above after, oldest first. It returns none at the end of
-	// the log.
-	Events(ctx context.Context, t *task.Task, after task.Seq) ([]*task.Event, error)
-	// Watch follows all tasks that the filter selects, except by state.
-	Watch(f TaskFilter) Watch
-	// Cancel ends a task, or asks its worker to end it; then ended is false. task.NotCancelable: the task has already
-	// ended.
-	Cancel(ctx context.Context, t *task.Task) (ended bool, err error)
-	// Retry returns the task that gets another try: the same task, or a new one made from it. task.Busy, task.Terminal
-	// and task.Unsupported: there is nothing to retry.
-	Retry(ctx context.Context, t *task.Task, last bool) (*task.Task, error)
-	// CreateKey makes an API key that is valid for its lifetime (0: until it is revoked). It also returns the secret
-	// that the client shows.
-	CreateKey(ctx context.Context, k *Key, lifetime time.Duration) (secret string, made *Key, err error)
-	// Keys returns the newest keys first.
-	Keys(ctx context.Context) ([]*Key, error)
-	// RevokeKey revokes a key. task.NotFound: no key has this id.
-	RevokeKey(ctx context.Context, id string) (*Key, error)
-	PushOperator
-	RetentionOperator
-	WorkersOperator
-	AgentsOperator
-	// Audit returns the newest rows of the audit log first that have an entry of the filter, but none before since.
-	Audit(ctx context.Context, f *store.AuditFilter, since time.Time, limit int) ([]store.AuditRow, error)
-	// VerifyAudit reports for each chain of the audit log whether it is unchanged and still has the noted heads.
-	VerifyAudit(ctx context.Context, noted []store.AuditHead) ([]store.AuditChain, error)
+// operator acts through the admin API: of a server, or of this process on a database. An id is the public id of a task, or its UUID. An
+// unknown id is task.NotFound. A public id that several callers use is task.Invalid, and the message says so. While the server or the
+// database is away, every call fails with task.Unavailable; later calls work again.
+type operator struct {
+	api    *adminclient.Client
+	reason string // of its acts, for the audit log
+}
+
+// OperatorAPI is the admin API in this process.
+type OperatorAPI interface {
+	http.Handler
 	Close()
 }
 
-// Watch follows tasks. Its first Next returns no events and sets the starting point.
-type Watch interface {
-	// Next reads new events; more says that it can read more at once. After an error, the next call returns the same
-	// events.
-	Next(ctx context.Context) (evs []TaskEvent, more bool, err error)
-	// Dropped returns the number of open tasks that are not followed because there are too many.
-	Dropped() int
+// withOperator opens the admin API of a server for one command, or that of this process on the database.
+func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, *operator) error) error {
+	database := ""
+	if f := cmd.Flags().Lookup("database-url"); f != nil {
+		database = f.Value.String()
+	}
+	ctx := cmd.Context()
+	api, err := c.openServer(ctx, database)
+	if err != nil {
+		return err
+	}
+	if api == nil {
+		cfg, err := c.loadForOperator(configFlags(cmd.Flags()))
+		if err != nil {
+			return err
+		}
+		local, err := c.deps.OpenOperator(ctx, cfg, newQuietLogger(c.Err, cfg.Log))
+		if err != nil {
+			return err
+		}
+		defer local.Close()
+		api = adminclient.Local(local)
+	}
+	return do(ctx, &operator{api, cmp.Or(c.reason, cmd.CommandPath())})
 }
 
-// TaskEvent is an event with the header of its task.
-type TaskEvent struct {
-	Task  *task.Task
-	Event *task.Event
+// account returns the caller for the audit log.
+func account() task.Caller {
+	c := task.Caller{Method: task.MethodOperator, Subject: nameOf(user.Current())}
+	c.Address, _ = os.Hostname()
+	return c
 }
 
-// TaskFilter selects tasks for ListTasks. Zero values select all.
-type TaskFilter struct {
-	Agent   string
-	State   task.State
-	Context string
-	Tenant  *string // "": callers without a tenant
-	Owner   string
-	Limit   int
+// nameOf returns the name of an account. An image without /etc/passwd knows only its number.
+func nameOf(u *user.User, err error) string {
+	if err != nil || u.Username == "" {
+		return "uid " + strconv.Itoa(os.Getuid())
+	}
+	return u.Username
 }
 
-// TaskRow is a task in a list.
-type TaskRow struct {
-	ID        task.ID
-	PublicID  string
-	Agent     string
-	State     task.State
-	ContextID string
-	Tenant    string
-	Owner     string
-	LastSeq   task.Seq
-	StatusAt  time.Time
-	CreatedAt time.Time
+func query(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q
+}
+
+// withTenant adds the parameter tenant to a query. "" is the tenant of callers without one.
+func withTenant(q url.Values, tenant *string) url.Values {
+	if tenant != nil {
+		q.Set("tenant", *tenant)
+	}
+	return q
+}
+
+// page is how many items a request asks for.
+const page = 500
+
+// paged reads a list of at most limit items page by page. into returns what a page adds, and where the next one continues.
+func paged[T, P any](ctx context.Context, o *operator, path string, q url.Values, limit int, into func(*P) ([]T, string)) (out []T, err error) {
+	for len(out) < limit {
+		q.Set("limit", strconv.Itoa(min(page, limit-len(out))))
+		var got P
+		if err := o.api.Get(ctx, path, q, &got); err != nil {
+			return nil, err
+		}
+		items, next := into(&got)
+		if out = append(out, items...); next == "" {
+			break
+		}
+		q.Set("before", next)
+	}
+	return out, nil
+}
+
+// taskFilter selects tasks. Zero values select all.
+type taskFilter struct {
+	agent   string
+	state   task.State
+	context string
+	tenant  *string // "": callers without a tenant
+	owner   string
+	limit   int
+}
+
+// tasks returns the newest tasks first.
+func (o *operator) tasks(ctx context.Context, f taskFilter) ([]shown.Task, error) {
+	q := withTenant(query("agent", f.agent, "context", f.context, "owner", f.owner), f.tenant)
+	if f.state != task.StateUnspecified {
+		q.Set("state", f.state.String())
+	}
+	return paged(ctx, o, "/tasks", q, f.limit, func(p *shown.TasksPage) ([]shown.Task, string) { return p.Tasks, p.Next })
+}
+
+// headerOf returns a task without its messages and artifacts.
+func headerOf(t *shown.Task, metadata []byte) (*task.Task, error) {
+	id, err := task.ParseID(t.ID)
+	if err != nil {
+		return nil, fmt.Errorf("the server sent a task with the id %q", t.ID)
+	}
+	h := &task.Task{
+		ID: id, PublicID: t.TaskID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner, ContextID: t.ContextID, Dialect: t.Dialect,
+		Metadata: metadata, CreatedAt: t.CreatedAt, LastSeq: t.LastSeq, Direct: t.Direct,
+		Status: task.Status{State: stateOf(t.State), At: t.StatusAt},
+	}
+	h.RetriedAs, _ = task.ParseID(t.RetriedAs)
+	if t.TraceID != "" {
+		h.Traceparent = "00-" + t.TraceID + "-0000000000000001-00"
+	}
+	return h, nil
+}
+
+// find returns a task without its messages and artifacts.
+func (o *operator) find(ctx context.Context, id string) (*task.Task, error) {
+	var t shown.TaskDetail
+	if err := o.api.Get(ctx, adminclient.OfTask(id), nil, &t); err != nil {
+		return nil, err
+	}
+	return headerOf(&t.Task, t.Metadata)
+}
+
+// task returns a whole task. It folds the log as the server does.
+func (o *operator) task(ctx context.Context, id string) (*task.Task, error) {
+	h, err := o.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	t := store.Empty(h)
+	for after := task.Seq(0); after < h.LastSeq; {
+		evs, err := o.events(ctx, h, after)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(evs) == 0:
+			return nil, fmt.Errorf("the log of %s was deleted meanwhile", h.PublicID)
+		}
+		for _, e := range evs {
+			if after = e.Seq; e.Seq > h.LastSeq {
+				break
+			}
+			t.LastSeq = e.Seq - 1 // retention may have deleted the artifacts before
+			if err := t.Apply(e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return t, nil
+}
+
+// events returns the next events of every kind with a seq above after, oldest first. It returns none at the end of the log.
+func (o *operator) events(ctx context.Context, t *task.Task, after task.Seq) ([]*task.Event, error) {
+	var got shown.LogPage
+	q := query("after", strconv.FormatInt(int64(after), 10), "limit", strconv.Itoa(page))
+	if err := o.api.Get(ctx, adminclient.OfTask(t.ID.String(), "log"), q, &got); err != nil {
+		if errors.Is(err, task.NotFound) {
+			return nil, nil // a deleted log has no events
+		}
+		return nil, err
+	}
+	of := &store.AdminTask{Task: t}
+	out := make([]*task.Event, 0, len(got.Events))
+	for i := range got.Events {
+		e := &got.Events[i]
+		i := slices.IndexFunc(eventKinds, func(k task.EventKind) bool { return k.String() == e.Kind })
+		if i < 0 {
+			return nil, fmt.Errorf("the server sent an event of the kind %q; is it newer than this program?", e.Kind)
+		}
+		decoded, err := of.Decoded(&store.AdminEvent{
+			Seq: e.Seq, Kind: eventKinds[i], At: e.At, Attempt: task.Attempt(e.Attempt), State: stateOf(e.State), ArtifactID: e.ArtifactID,
+			Append: e.Append, Last: e.Last, Payload: e.Payload,
+		})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, decoded)
+	}
+	return out, nil
+}
+
+var eventKinds = []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun}
+
+// acted is the answer of an action on a task.
+type acted struct {
+	Outcome       string      `json:"outcome"`
+	NewTask       string      `json:"new_task"`
+	ExportedLines int         `json:"exported_lines"`
+	Task          *shown.Task `json:"task"` // after the action
+}
+
+// act posts an action on a task.
+func (o *operator) act(ctx context.Context, id string, body map[string]any, parts ...string) (*acted, error) {
+	did := &acted{}
+	return did, o.post(ctx, adminclient.OfTask(id, parts...), body, did)
+}
+
+// post acts, for the reason of the verb unless the body has one.
+func (o *operator) post(ctx context.Context, path string, body map[string]any, into any) error {
+	if body == nil {
+		body = map[string]any{}
+	}
+	if body["reason"] == nil {
+		body["reason"] = o.reason
+	}
+	return o.api.Post(ctx, path, body, into)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,31 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
-	"github.com/holdfast-a2a/holdfast/internal/server"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
-
-// PushOperator reads and changes webhooks, as Operator does with tasks.
-type PushOperator interface {
-	// ListPushes returns the webhooks of the newest tasks first.
-	ListPushes(ctx context.Context, f store.PushFilter) ([]store.PushRow, error)
-	// PushAttempts returns the newest attempts first. An empty configID means all webhooks of the task.
-	PushAttempts(ctx context.Context, id task.ID, configID string, limit int) ([]store.PushAttempt, error)
-	// Redeliver, EnablePush and DisablePush fail with task.NotFound if the configuration does not exist. due says that
-	// there is something to deliver. Redeliver starts at the event from, or, if from is 0, at the first undelivered
-	// event.
-	Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error)
-	EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error)
-	DisablePush(ctx context.Context, id task.ID, configID, reason string) error
-	// TryPush makes one delivery without a task.
-	TryPush(ctx context.Context, p *task.PushConfig, of server.TrialOf) (*server.Trial, error)
-	// Reseal seals the secrets with the first key that were sealed with another key. It returns their number.
-	Reseal(ctx context.Context) (sealed int, err error)
-}
 
 func (c *command) push() *cobra.Command {
 	return c.operators(&cobra.Command{
@@ -53,13 +36,8 @@ within its task. Without a CONFIG a verb acts on all webhooks of the task.`,
 	}, true, c.pushList(), c.pushAttempts(), c.pushRedeliver(), c.pushDisable(), c.pushEnable(), c.pushTest(), c.pushSecret())
 }
 
-type (
-	pushView    = shown.Push
-	attemptView = shown.Attempt
-)
-
 // sinceOf returns when the state of a webhook began, and its reason.
-func sinceOf(v *pushView) (since time.Time, why string) {
+func sinceOf(v *shown.Push) (since time.Time, why string) {
 	switch {
 	case !v.DisabledAt.IsZero():
 		return v.DisabledAt, v.DisabledFor
@@ -82,32 +60,38 @@ or idle. SINCE and WHY say when the state began, and the reason.`,
   holdfast push list --due -o json | jq -r '.[].due_since'`,
 		Args: argCount(0, 0),
 	}
-	var f store.PushFilter
 	flags := cmd.Flags()
 	of := flags.String("task", "", "only of this task")
-	flags.StringVar(&f.Agent, "agent", "", "only of this agent's tasks")
-	flags.StringVar(&f.Owner, "owner", "", "only of this owner's tasks")
+	agent := flags.String("agent", "", "only of this agent's tasks")
+	owner := flags.String("owner", "", "only of this owner's tasks")
 	tenant := tenantFlag(cmd, "only of this tenant's tasks")
-	flags.StringVar(&f.Host, "host", "", "only to this host and port, such as hooks.example.com:443")
-	flags.BoolVar(&f.Disabled, "disabled", false, "only those that are disabled")
-	flags.BoolVar(&f.Failing, "failing", false, "only those whose last attempt failed")
-	flags.BoolVar(&f.Due, "due", false, "only those that have something to deliver, and are not disabled")
-	flags.IntVar(&f.Limit, "limit", 50, "at most this many")
+	host := flags.String("host", "", "only to this host and port, such as hooks.example.com:443")
+	states := map[string]*bool{
+		"disabled": flags.Bool("disabled", false, "only those that are disabled"),
+		"failing":  flags.Bool("failing", false, "only those whose last attempt failed"),
+		"due":      flags.Bool("due", false, "only those that have something to deliver, and are not disabled"),
+	}
+	limit := flags.Int("limit", 50, "at most this many")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if f.Limit < 1 {
+		if *limit < 1 {
 			return usage("--limit must be at least 1")
 		}
-		f.Tenant = tenant()
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			q := withTenant(query("agent", *agent, "owner", *owner, "host", *host), tenant())
+			for name, on := range states {
+				if *on {
+					q.Set(name, "true")
+				}
+			}
 			if *of != "" {
-				t, err := op.FindTask(ctx, *of)
+				t, err := op.find(ctx, *of)
 				if err != nil {
 					return naming(*of, err)
 				}
-				f.Task = t.ID
+				q.Set("task", t.ID.String())
 			}
-			rows, err := op.ListPushes(ctx, f)
+			rows, err := op.pushes(ctx, "/webhooks", q, *limit)
 			if err != nil {
 				return err
 			}
@@ -117,13 +101,14 @@ or idle. SINCE and WHY say when the state began, and the reason.`,
 	return cmd
 }
 
-func (c *command) printPushes(rows []store.PushRow, format output) error {
-	views := make([]pushView, len(rows))
-	for i := range rows {
-		views[i] = shown.OfPush(&rows[i])
-	}
+// pushes returns webhooks, those of the newest tasks first.
+func (o *operator) pushes(ctx context.Context, path string, q url.Values, limit int) ([]shown.Push, error) {
+	return paged(ctx, o, path, q, limit, func(p *shown.WebhooksPage) ([]shown.Push, string) { return p.Webhooks, p.Next })
+}
+
+func (c *command) printPushes(views []shown.Push, format output) error {
 	if format == outputJSON {
-		return printJSON(c.Out, views)
+		return printJSON(c.Out, append([]shown.Push{}, views...))
 	}
 	lines := [][]string{{"TASK", "CONFIG", "HOST", "STATE", "BEHIND", "FAILURES", "SINCE", "WHY"}}
 	for i := range views {
@@ -149,19 +134,16 @@ server, refused, dns, tls, timeout, network or internal.`,
 	limit := cmd.Flags().Int("limit", 50, "at most this many")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *limit < 1 {
-			return usage("--limit must be at least 1")
+		if *limit < 1 || *limit > 10_000 {
+			return usage("--limit must be between 1 and 10000")
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			t, err := op.FindTask(ctx, args[0])
-			if err != nil {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			var got shown.Attempts
+			q := query("config", configOf(args), "limit", strconv.Itoa(*limit))
+			if err := op.api.Get(ctx, adminclient.OfTask(args[0], "attempts"), q, &got); err != nil {
 				return naming(args[0], err)
 			}
-			attempts, err := op.PushAttempts(ctx, t.ID, configOf(args), *limit)
-			if err != nil {
-				return err
-			}
-			return c.printAttempts(attempts, *format)
+			return c.printAttempts(got.Attempts, *format)
 		})
 	}
 	return cmd
@@ -175,24 +157,27 @@ func configOf(args []string) string {
 	return args[1]
 }
 
-func (c *command) printAttempts(attempts []store.PushAttempt, format output) error {
-	views := make([]attemptView, len(attempts))
+func (c *command) printAttempts(attempts []shown.Attempt, format output) error {
 	lines := [][]string{{"AT", "CONFIG", "EVENTS", "TRY", "CLASS", "STATUS", "TOOK", "ERROR"}}
 	for i := range attempts {
 		a := &attempts[i]
-		views[i] = shown.OfAttempt(a)
 		lines = append(lines, []string{
-			stamp(a.At), a.ConfigID, fmt.Sprintf("%d-%d", a.From, a.To), strconv.Itoa(a.Attempt), a.Class, statusText(a.Status),
-			a.Took.Round(time.Millisecond).String(), a.Error,
+			stamp(a.At), a.ConfigID, fmt.Sprintf("%d-%d", a.FromSeq, a.ToSeq), strconv.Itoa(a.Attempt), a.Class, statusText(a.Status),
+			tookText(a.TookMS), a.Error,
 		})
 	}
 	if format == outputJSON {
-		return printJSON(c.Out, views)
+		return printJSON(c.Out, attempts)
 	}
 	return table(c.Out, lines)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// tookText writes milliseconds as a duration.
+func tookText(ms float64) string {
+	return time.Duration(ms * float64(time.Millisecond)).Round(time.Millisecond).String()
+}
 
 // statusText is empty if there was no answer.
 func statusText(status int) string {
@@ -210,17 +195,16 @@ type pushActionView struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// onPushes applies do to one webhook, or to all webhooks of a task, and prints the outcomes.
-func (c *command) onPushes(cmd *cobra.Command, args []string, format output, do func(context.Context, Operator, task.ID, string) (string, error)) error {
-	return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-		t, err := op.FindTask(ctx, args[0])
+// onPushes acts on one webhook, or on all webhooks of a task, and prints the outcomes.
+func (c *command) onPushes(cmd *cobra.Command, args []string, format output, body map[string]any, act string) error {
+	return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+		t, err := op.find(ctx, args[0])
 		if err != nil {
 			return naming(args[0], err)
 		}
 		configs := args[1:]
 		if len(configs) == 0 {
-			// The limit is more than a task may have.
-			all, err := op.ListPushes(ctx, store.PushFilter{Task: t.ID, Limit: 10_000})
+			all, err := op.pushes(ctx, adminclient.OfTask(t.ID.String(), "webhooks"), query(), math.MaxInt)
 			if err != nil {
 				return err
 			}
@@ -228,7 +212,7 @@ func (c *command) onPushes(cmd *cobra.Command, args []string, format output, do 
 				return fmt.Errorf("task %s has no webhooks", printable(args[0]))
 			}
 			for i := range all {
-				configs = append(configs, all[i].Config.ID)
+				configs = append(configs, all[i].ConfigID)
 			}
 		}
 		rows := [][]string{{"TASK", "CONFIG", "OUTCOME"}}
@@ -236,7 +220,8 @@ func (c *command) onPushes(cmd *cobra.Command, args []string, format output, do 
 		code := exitOK
 		for _, id := range configs {
 			v := pushActionView{ID: t.ID.String(), TaskID: t.PublicID, ConfigID: id}
-			if v.Outcome, err = do(ctx, op, t.ID, id); err != nil {
+			did, err := op.act(ctx, v.ID, body, "webhooks", id, act)
+			if v.Outcome = did.Outcome; err != nil {
 				v.Outcome, v.Error = outcomeFailed, err.Error()
 				if errors.Is(err, task.NotFound) {
 					v.Error = "no such webhook, or no such event"
@@ -272,10 +257,11 @@ nothing (to deliver), disabled or failed.`,
 		if *from < 0 {
 			return usage("--from must not be negative")
 		}
-		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
-			due, disabled, err := op.Redeliver(ctx, id, config, task.Seq(*from))
-			return shown.Redelivered(due, disabled), err
-		})
+		body := map[string]any{}
+		if *from > 0 {
+			body["from"] = *from
+		}
+		return c.onPushes(cmd, args, *format, body, "redeliver")
 	}
 	return cmd
 }
@@ -296,9 +282,7 @@ may still arrive. A webhook that is disabled already keeps its reason.`,
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.reason = *reason // the audit log has it, too
-		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
-			return shown.Disabled, op.DisablePush(ctx, id, config, *reason)
-		})
+		return c.onPushes(cmd, args, *format, nil, "disable")
 	}
 	return cmd
 }
@@ -320,13 +304,7 @@ OUTCOME is due (deliveries start now), enabled (there is nothing to deliver) or 
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
-			due, err := op.EnablePush(ctx, id, config)
-			if due {
-				return shown.Due, err
-			}
-			return shown.Enabled, err
-		})
+		return c.onPushes(cmd, args, *format, nil, "enable")
 	}
 	return cmd
 }
@@ -417,14 +395,14 @@ func (c *command) pushTest() *cobra.Command {
 		Use:   "test URL",
 		Short: "Test a receiver with one delivery",
 		Long: `Make one delivery to a receiver, with the rules, headers and signatures of this
-configuration. The body is the completion of a task that does not exist, and says so.
-Nothing is stored, except new signing keys if the database has none. Run it on a machine
-where servers with the role push run.
+configuration, or with those of a server. The body is the completion of a task that does
+not exist, and says so. Nothing is stored, except new signing keys if the database has
+none. Run it on a machine where servers with the role push run, or let such a server make
+the delivery (--server).
 
 --token-file and --authorization-file name files with the token and the authentication that
 a client would set; "-" is standard input. --tenant, --owner and --agent say whose task the
-signatures claim: a receiver that verifies them refuses others. The verb needs the
-database.
+signatures claim: a receiver that verifies them refuses others.
 
 Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may be.`,
 		Example: `  holdfast push test https://hooks.example.com/a2a
@@ -432,21 +410,19 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
   echo "Bearer $HOOK_TOKEN" | holdfast push test https://hooks.example.com/a2a --authorization-file -`,
 		Args: argCount(1, 1),
 	}
-	var p task.PushConfig
 	flags := cmd.Flags()
 	versions := registry.Versions()
 	known := strings.Join(versions[:len(versions)-1], ", ") + " or " + versions[len(versions)-1]
-	flags.StringVar(&p.Dialect, "dialect", versions[len(versions)-1], "A2A version whose body and headers to send: "+known)
+	dialect := flags.String("dialect", versions[len(versions)-1], "A2A version whose body and headers to send: "+known)
 	tokenFile := flags.String("token-file", "", `file with the token of the webhook; "-" is standard input`)
 	authorizationFile := flags.String("authorization-file", "", `file with the scheme and credentials of the webhook, such as "Bearer xyz"; "-" is standard input`)
-	var of server.TrialOf
-	flags.StringVar(&of.Owner.Tenant, "tenant", "", "tenant of the task's owner")
-	flags.StringVar(&of.Owner.Subject, "owner", "", "owner of the task")
-	flags.StringVar(&of.Agent, "agent", "", "agent of the task")
+	tenant := flags.String("tenant", "", "tenant of the task's owner")
+	owner := flags.String("owner", "", "owner of the task")
+	agent := flags.String("agent", "", "agent of the task")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !slices.Contains(versions, p.Dialect) {
-			return usage("--dialect %q: want %s", p.Dialect, known)
+		if !slices.Contains(versions, *dialect) {
+			return usage("--dialect %q: want %s", *dialect, known)
 		}
 		if *tokenFile == "-" && *authorizationFile == "-" {
 			return usage("--token-file and --authorization-file cannot both read standard input")
@@ -455,54 +431,44 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
 		if err != nil {
 			return err
 		}
-		if p.Token, err = c.readSecret("token-file", *tokenFile); err != nil {
-			return err
-		}
-		if authorization != "" {
-			scheme, credentials, ok := strings.Cut(authorization, " ")
-			if !ok {
-				return usage("--authorization-file: want a scheme and credentials, separated by a space")
-			}
-			p.Schemes, p.Credentials = []string{scheme}, credentials
-		}
-		cfg, err := c.load(configFlags(cmd.Flags()))
+		token, err := c.readSecret("token-file", *tokenFile)
 		if err != nil {
 			return err
 		}
-		p.ID, p.URL, p.CreatedAt = "test", args[0], time.Now()
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			if cfg.PublicURL == "" {
-				c.note("public_url is not set: other machines cannot reach the issuer.")
-			}
-			t, err := op.TryPush(ctx, &p, of)
+		scheme, credentials, ok := strings.Cut(authorization, " ")
+		if authorization != "" && !ok {
+			return usage("--authorization-file: want a scheme and credentials, separated by a space")
+		}
+		if c.serverURL() == "" {
+			cfg, err := c.load(configFlags(cmd.Flags()))
 			if err != nil {
 				return err
 			}
-			return c.printTrial(&p, t, *format)
+			if cfg.PublicURL == "" {
+				c.note("public_url is not set: other machines cannot reach the issuer.")
+			}
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			var t shown.Trial
+			err := op.api.Post(ctx, "/webhooks/test", map[string]string{
+				"url": args[0], "dialect": *dialect, "token": token, "scheme": scheme, "credentials": credentials,
+				"tenant": *tenant, "owner": *owner, "agent": *agent,
+			}, &t)
+			if err != nil {
+				return err
+			}
+			return c.printTrial(&trialView{t, lookFor(&t)}, *format)
 		})
 	}
 	return cmd
 }
 
 type trialView struct {
-	URL         string  `json:"url"`
-	Dialect     string  `json:"dialect"`
-	ContentType string  `json:"content_type"`
-	TaskID      string  `json:"task_id"`
-	DeliveryID  string  `json:"delivery_id"`
-	Issuer      string  `json:"issuer"`
-	Class       string  `json:"class"`
-	Status      int     `json:"status,omitempty"`
-	Error       string  `json:"error,omitempty"`
-	TookMS      float64 `json:"took_ms"`
-	LookFor     string  `json:"look_for"`
+	shown.Trial
+	LookFor string `json:"look_for"`
 }
 
-func (c *command) printTrial(p *task.PushConfig, t *server.Trial, format output) error {
-	v := trialView{
-		URL: p.URL, Dialect: p.Dialect, ContentType: t.ContentType, TaskID: t.TaskID, DeliveryID: t.DeliveryID, Issuer: t.Issuer,
-		Class: string(t.Class), Status: t.Status, Error: t.Error, TookMS: milliseconds(t.Took), LookFor: lookFor(t),
-	}
+func (c *command) printTrial(v *trialView, format output) error {
 	var err error
 	if format == outputJSON {
 		err = printJSON(c.Out, v)
@@ -515,20 +481,20 @@ func (c *command) printTrial(p *task.PushConfig, t *server.Trial, format output)
 		out.field("body", "A2A "+v.Dialect+", "+v.ContentType)
 		out.field("class", v.Class)
 		out.field("status", statusText(v.Status))
-		out.field("took", t.Took.Round(time.Millisecond).String())
+		out.field("took", tookText(v.TookMS))
 		out.field("error", v.Error)
 		out.field("look for", v.LookFor)
 		err = out.err
 	}
-	if err == nil && t.Class != push.Delivered {
+	if err == nil && push.Class(v.Class) != push.Delivered {
 		err = &exitError{code: exitFailed}
 	}
 	return err
 }
 
 // lookFor returns what the user should check after a trial.
-func lookFor(t *server.Trial) string {
-	switch t.Class {
+func lookFor(t *shown.Trial) string {
+	switch push.Class(t.Class) {
 	case push.Delivered:
 		return "the receiver must have verified the JWT in X-A2A-Signature, with the keys at " + t.Issuer + "/.well-known/jwks.json"
 	case push.Gone:

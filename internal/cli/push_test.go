@@ -133,9 +133,9 @@ func (h *hooked) serve() {
 }
 
 // only returns the one webhook of the database.
-func (h *hooked) only() pushView {
+func (h *hooked) only() shown.Push {
 	h.t.Helper()
-	all := read[[]pushView](h, exitOK, "push", "list")
+	all := read[[]shown.Push](h, exitOK, "push", "list")
 	require.Len(h.t, all, 1)
 	return all[0]
 }
@@ -176,14 +176,14 @@ func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 	require.Contains(t, r.out, "the receiver answered 500")
 	require.NotContains(t, r.out, "sesame")
 	for _, other := range [][]string{{"--agent", "x"}, {"--owner", "x"}, {"--host", "x"}, {"--disabled"}} {
-		require.Empty(t, read[[]pushView](h, exitOK, append([]string{"push", "list"}, other...)...), other)
+		require.Empty(t, read[[]shown.Push](h, exitOK, append([]string{"push", "list"}, other...)...), other)
 	}
 
 	to.status.Store(http.StatusNoContent)
 	h.act(shown.Due, "push", "redeliver", h.task.String(), "audit")
 	require.Equal(t, first.header.Get("Idempotency-Key"), to.next(t).header.Get("Idempotency-Key"))
 	h.becomes(shown.PushIdle)
-	attempts := read[[]attemptView](h, exitOK, "push", "attempts", "order-7")
+	attempts := read[[]shown.Attempt](h, exitOK, "push", "attempts", "order-7")
 	require.Len(t, attempts, 2)
 	require.Equal(t, "delivered", attempts[0].Class)
 	require.Equal(t, http.StatusNoContent, attempts[0].Status)
@@ -216,7 +216,7 @@ func TestPushVerbsThatFindNothing(t *testing.T) {
 		require.Equal(t, outcomeFailed, failed[0].Outcome)
 		require.Contains(t, failed[0].Error, "no such webhook")
 	}
-	require.Empty(t, read[[]attemptView](h, exitOK, "push", "attempts", "order-7"))
+	require.Empty(t, read[[]shown.Attempt](h, exitOK, "push", "attempts", "order-7"))
 }
 
 // Without a name, a verb acts on all webhooks of the task.
@@ -225,11 +225,11 @@ func TestPushVerbsForAllOfATask(t *testing.T) {
 	h := newHooked(t,
 		&task.PushConfig{ID: "a", URL: "https://a.example.com/x", Host: "a.example.com:443", Dialect: "0.3"}, &task.PushConfig{ID: "b", URL: "http://b.example.com:81", Host: "b.example.com:81", Dialect: "1.0"})
 	require.Len(t, read[[]pushActionView](h, exitOK, "push", "disable", "order-7"), 2)
-	for _, v := range read[[]pushView](h, exitOK, "push", "list", "--disabled") {
+	for _, v := range read[[]shown.Push](h, exitOK, "push", "list", "--disabled") {
 		require.Equal(t, "by an operator", v.DisabledFor)
 	}
-	require.Len(t, read[[]pushView](h, exitOK, "push", "list", "--limit", "1"), 1)
-	b := read[[]pushView](h, exitOK, "push", "list", "--host", "b.example.com:81")
+	require.Len(t, read[[]shown.Push](h, exitOK, "push", "list", "--limit", "1"), 1)
+	b := read[[]shown.Push](h, exitOK, "push", "list", "--host", "b.example.com:81")
 	require.Len(t, b, 1)
 	require.Equal(t, "b", b[0].ConfigID)
 	require.Equal(t, "alice", b[0].Owner)
@@ -300,7 +300,7 @@ func TestPushTest(t *testing.T) {
 		require.Equal(t, "sesame", got.header.Get("X-A2A-Notification-Token"))
 		require.Equal(t, "Basic eDp5", got.header.Get("Authorization"))
 	}
-	require.Empty(t, read[[]pushView](h, exitOK, "push", "list"), "nothing is stored")
+	require.Empty(t, read[[]shown.Push](h, exitOK, "push", "list"), "nothing is stored")
 
 	for status, class := range map[int]string{
 		http.StatusGone: "gone", http.StatusFound: "redirect", http.StatusTooManyRequests: "throttled", http.StatusUnauthorized: "client",

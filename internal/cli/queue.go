@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 )
 
 func (c *command) queue() *cobra.Command {
@@ -27,7 +27,7 @@ replicas.`,
 // queueView is the queue of one agent.
 type queueView struct {
 	Agent string `json:"agent"`
-	adminclient.Depths
+	shown.Depths
 }
 
 func (c *command) queueList() *cobra.Command {
@@ -45,18 +45,17 @@ for their client (counted up to 10,000 for each agent).`,
 	agent := cmd.Flags().String("agent", "", "only the queue of this agent")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			all, err := op.Agents(ctx)
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			all, err := op.agents(ctx)
 			if err != nil {
 				return err
 			}
 			if *agent != "" {
-				all = slices.DeleteFunc(all, func(a adminclient.Agent) bool { return a.Name != *agent })
+				all = slices.DeleteFunc(all, func(a *shown.Agent) bool { return a.Name != *agent })
 			}
 			views := []queueView{}
 			rows := [][]string{{"AGENT", "WAITING", "OLDEST", "RUNNING", "TIMERS", "CALLS", "PARKED"}}
-			for i := range all {
-				a := &all[i]
+			for _, a := range all {
 				if a.Queue == nil {
 					return errors.New("queues are of all tenants; your credential sees one tenant only")
 				}

@@ -9,20 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
-
-// RetentionOperator deletes data, and protects data from deletion.
-type RetentionOperator interface {
-	// PlanRetention returns what the servers would delete now, and changes nothing.
-	PlanRetention(ctx context.Context) ([]retention.Step, error)
-	// Purge deletes the tasks that a filter selects, as retention.Retention does.
-	Purge(ctx context.Context, f *store.PurgeFilter) (retention.Purged, error)
-	// Hold exempts a task from retention and purges, or ends the exemption.
-	Hold(ctx context.Context, t *task.Task, held bool) error
-}
 
 func (c *command) retention() *cobra.Command {
 	return c.operators(&cobra.Command{
@@ -50,17 +38,16 @@ size of the artifacts, and PostgreSQL reuses that space. HELD tasks stay.`,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			steps, err := op.PlanRetention(ctx)
-			if err != nil {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			var plan shown.Plan
+			if err := op.api.Get(ctx, "/retention/plan", nil, &plan); err != nil {
 				return err
 			}
-			views := make([]shown.Step, len(steps))
 			rows := [][]string{{"WHAT", "HOW", "FROM", "TO", "AGENT", "TASKS", "HELD", "FREES"}}
-			for i, s := range steps {
-				views[i] = shown.OfStep(&s)
+			for i := range plan.Steps {
+				s := &plan.Steps[i]
 				from, to := s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339)
-				if views[i].From.IsZero() {
+				if s.From.IsZero() {
 					from, to = "", ""
 				}
 				rows = append(rows, []string{
@@ -68,9 +55,9 @@ size of the artifacts, and PostgreSQL reuses that space. HELD tasks stay.`,
 				})
 			}
 			if *format == outputJSON {
-				return printJSON(c.Out, views)
+				return printJSON(c.Out, plan.Steps)
 			}
-			if len(steps) == 0 {
+			if len(plan.Steps) == 0 {
 				c.note("No data is past its retention.")
 				return nil
 			}
@@ -101,17 +88,17 @@ type heldView struct {
 }
 
 func (c *command) tasksHold() *cobra.Command {
-	return c.holding("hold", "held", true, "Exempt tasks from retention and purges",
+	return c.holding("hold", "Exempt tasks from retention and purges",
 		`Hold tasks until they are released. Retention and purges keep a held task with its log and
 artifacts. A held task does not expire while it is parked.`)
 }
 
 func (c *command) tasksRelease() *cobra.Command {
-	return c.holding("release", "released", false, "Release held tasks",
+	return c.holding("release", "Release held tasks",
 		`End the hold of tasks. The servers delete those past their retention in their next round.`)
 }
 
-func (c *command) holding(verb, outcome string, held bool, short, long string) *cobra.Command {
+func (c *command) holding(verb, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: verb + " ID...", Short: short, Long: long,
 		Example: `  holdfast tasks ` + verb + ` 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f`,
@@ -119,18 +106,16 @@ func (c *command) holding(verb, outcome string, held bool, short, long string) *
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			views := make([]heldView, len(ids))
 			rows := [][]string{{"TASK", "OUTCOME"}}
 			code := exitOK
 			for i, id := range ids {
-				v := heldView{TaskID: id, Outcome: outcome}
-				t, err := op.FindTask(ctx, id)
+				v := heldView{TaskID: id}
+				did, err := op.act(ctx, id, nil, verb)
 				if err == nil {
-					v.ID = t.ID.String()
-					err = op.Hold(ctx, t, held)
-				}
-				if err != nil {
+					v.ID, v.Outcome = did.Task.ID, did.Outcome
+				} else {
 					v.Outcome, v.Error, code = outcomeFailed, err.Error(), exitFailed
 					c.note("holdfast: task %s: %s", id, v.Error)
 				}
@@ -144,82 +129,69 @@ func (c *command) holding(verb, outcome string, held bool, short, long string) *
 }
 
 type purgedView struct {
-	Tasks    int `json:"tasks"`
-	Held     int `json:"held"`
-	Exported int `json:"exported_lines"` // -1: not counted
+	TaskID   string `json:"task_id"`
+	Outcome  string `json:"outcome"`
+	Exported int    `json:"exported_lines"`
+	Error    string `json:"error,omitempty"`
 }
 
 func (c *command) tasksPurge() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "purge",
+		Use:   "purge [ID...]",
 		Short: "Delete tasks for good",
-		Long: `Delete the tasks that match all of the given flags, with their logs, artifacts, webhooks,
-pending deliveries and idempotency keys. Their lines in the exports of this machine
-(retention.export_directory) are deleted, too. Runs and streams of the tasks end. For
-clients, the tasks never existed. The audit log records the purge. Held tasks stay.
+		Long: `Delete tasks with their logs, artifacts, webhooks, pending deliveries and idempotency keys.
+Their lines in the exports (retention.export_directory) are deleted, too: on the machine of
+the server that purges, or on this one with the database. Runs and streams of the tasks end.
+For clients, the tasks never existed. The audit log records the purge. Held tasks stay.` + bulkHelp + `
 
-If only --older-than or --agent are given, they select only tasks that have ended. Backups
-keep their copies.
+If only --older-than or --agent are given, they select only tasks that have ended. A filter
+also deletes its lines of tasks that retention has deleted already. Backups keep their copies.
 
-A purge cannot be undone, so the verb needs --yes.`,
-		Example: `  holdfast tasks purge --tenant acme --owner alice --yes
-  holdfast tasks purge --task 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --yes
+A purge cannot be undone, so the verb needs --yes.
+
+Exit codes: 0 done; 1 a call failed, or a task of the job did.`,
+		Example: `  holdfast tasks purge 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --yes
+  holdfast tasks purge --tenant acme --owner alice --dry-run
+  holdfast tasks purge --tenant acme --owner alice --yes
   holdfast tasks purge --older-than 8760h --yes`,
-		Args: argCount(0, 0),
 	}
-	var f store.PurgeFilter
-	var taskID, tenant, owner string
-	flags := cmd.Flags()
-	flags.StringVar(&taskID, "task", "", "id of one task")
-	flags.StringVar(&tenant, "tenant", "", "tasks of this tenant")
-	flags.StringVar(&owner, "owner", "", "tasks of this owner")
-	flags.StringVar(&f.ContextID, "context", "", "tasks of this context")
-	flags.StringVar(&f.Agent, "agent", "", "tasks of this agent")
-	flags.DurationVar(&f.OlderThan, "older-than", 0, "tasks whose newest status is older than this")
-	yes := flags.Bool("yes", false, "confirm the purge")
+	selected := bulkFlags(cmd)
+	cmd.Flags().DurationVar(&selected.olderThan, "older-than", 0, "tasks whose newest status is older than this, instead of ids")
+	yes := cmd.Flags().Bool("yes", false, "confirm the purge")
 	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if flags.Changed("tenant") {
-			f.Tenant = &tenant
-		}
-		if flags.Changed("owner") {
-			f.Owner = &owner
-		}
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		switch {
-		case taskID == "" && !f.Any():
-			return usage("no tasks are selected; give --task, --tenant, --owner, --context, --agent or --older-than")
-		case f.OlderThan < 0:
-			return usage("--older-than must not be negative")
-		case !*yes:
+		case selected.olderThan < 0 || cmd.Flags().Changed("older-than") && selected.olderThan == 0:
+			return usage("--older-than must be above 0")
+		case !*yes && !selected.dryRun:
 			return usage("a purge cannot be undone; confirm it with --yes")
-		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			if taskID != "" {
-				t, err := op.FindTask(ctx, taskID)
-				if err != nil {
-					return fmt.Errorf("task %s: %w", taskID, err)
+		case len(ids) == 0:
+			changed := cmd.Flags().Changed
+			if !changed("state") && !changed("tenant") && !changed("owner") && !changed("context") {
+				for _, s := range task.States {
+					if s.Terminal() {
+						selected.states = append(selected.states, s.String())
+					}
 				}
-				f.Task = t.ID
 			}
-			done, err := op.Purge(ctx, &f)
-			if err != nil {
-				return err
+			return c.runBulk(cmd, "purge", selected, nil, *format)
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			views := make([]purgedView, len(ids))
+			rows := [][]string{{"TASK", "OUTCOME", "EXPORTED LINES"}}
+			code := exitOK
+			for i, id := range ids {
+				v := &views[i]
+				did, err := op.act(ctx, id, nil, "purge")
+				*v = purgedView{TaskID: id, Outcome: did.Outcome, Exported: did.ExportedLines}
+				if err != nil {
+					v.Outcome, v.Error, code = outcomeFailed, err.Error(), exitFailed
+					c.note("holdfast: task %s: %s", id, v.Error)
+				}
+				rows = append(rows, []string{v.TaskID, v.Outcome, strconv.Itoa(v.Exported)})
 			}
-			if *format == outputJSON {
-				return printJSON(c.Out, purgedView(done))
-			}
-			return table(c.Out, [][]string{
-				{"TASKS", "HELD", "EXPORTED LINES"},
-				{strconv.Itoa(done.Tasks), strconv.Itoa(done.Held), exportedText(done.Exported)},
-			})
+			return c.printOutcomes(ctx, views, rows, *format, code)
 		})
 	}
 	return cmd
-}
-
-func exportedText(lines int) string {
-	if lines == unknownExports {
-		return "not counted"
-	}
-	return strconv.Itoa(lines)
 }

@@ -1,18 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
-)
-
-// The outcomes of Retry.
-const (
-	outcomeHurried = "hurried" // the next attempt of the same task is due now
-	outcomeSent    = "sent"    // a new task was made from it
 )
 
 type retriedView struct {
@@ -59,7 +54,7 @@ authentication.`,
 			}
 			return c.runBulk(cmd, "retry", selected, map[string]any{"last": *last}, *format)
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			views := make([]retriedView, len(ids))
 			tasks := make([]*task.Task, len(ids))
 			for i, id := range ids {
@@ -93,22 +88,26 @@ authentication.`,
 }
 
 // retryTask retries a task and returns the task that runs now.
-func retryTask(ctx context.Context, op Operator, id string, last bool) (retriedView, *task.Task) {
+func retryTask(ctx context.Context, op *operator, id string, last bool) (retriedView, *task.Task) {
 	v := retriedView{TaskID: id, Outcome: outcomeFailed}
-	t, err := op.FindTask(ctx, id)
+	t, err := op.find(ctx, id)
 	if err != nil {
 		v.Error = err.Error()
 		return v, nil
 	}
 	v.ID, v.State = t.ID.String(), t.Status.State.String()
-	again, err := op.Retry(ctx, t, last)
+	body := map[string]any{}
+	if last {
+		body["last"] = true
+	}
+	did, err := op.act(ctx, v.ID, body, "retry")
+	if err == nil {
+		t, err = op.find(ctx, cmp.Or(did.NewTask, v.ID))
+	}
 	if err != nil {
 		v.Error = err.Error()
 		return v, nil
 	}
-	v.Outcome, v.State = outcomeHurried, again.Status.State.String()
-	if again.ID != t.ID {
-		v.Outcome, v.NewTaskID = outcomeSent, again.PublicID
-	}
-	return v, again
+	v.Outcome, v.NewTaskID, v.State = did.Outcome, did.NewTask, t.Status.State.String()
+	return v, t
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 )
 
 func (c *command) secretKeys() *cobra.Command {
@@ -15,7 +17,7 @@ func (c *command) secretKeys() *cobra.Command {
 signing keys of the server, before they are stored. HOLDFAST_SECRET_KEYS has them; the
 first one seals. docs/security.md has the steps of a rotation.`,
 		Example: `  holdfast secret-keys reseal`,
-	}, false, c.secretKeysReseal())
+	}, true, c.secretKeysReseal())
 }
 
 func (c *command) secretKeysReseal() *cobra.Command {
@@ -30,7 +32,8 @@ list, had sealed them. Afterwards remove the older keys.
 
 First give every replica the new key, behind the old one and then in front of it
 (docs/security.md). A replica without it cannot read the newly sealed secrets. The verb
-may run again at any time, and while servers run. It needs the database.
+may run again at any time, and while servers run. With --server, the keys are those of the
+server.
 
 Exit codes: 0 all are sealed with the first key; 1 some could not be opened, and did not
 change.`,
@@ -39,24 +42,21 @@ change.`,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if c.serverURL() != "" {
-			return errDatabase("secret-keys reseal") // before it asks for a key that only the database needs
-		}
-		cfg, err := c.load(configFlags(cmd.Flags()))
-		if err != nil {
-			return err
-		}
-		if len(cfg.Push.SecretKeys) == 0 {
-			return usage("HOLDFAST_SECRET_KEYS has no key; make one with openssl rand -base64 32")
-		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			n, err := op.Reseal(ctx)
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			var did shown.Resealed
+			if err := op.post(ctx, "/secrets/reseal", nil, &did); err != nil {
+				return err
+			}
+			var lost error
+			if did.Error != "" {
+				lost = errors.New(did.Error)
+			}
 			if *format == outputJSON {
-				return errors.Join(printJSON(c.Out, map[string]int{"sealed": n}), err)
+				return errors.Join(printJSON(c.Out, map[string]int{"sealed": did.Sealed}), lost)
 			}
 			p := &printer{w: c.Out}
-			p.line("%d sealed", n)
-			return errors.Join(p.err, err)
+			p.line("%d sealed", did.Sealed)
+			return errors.Join(p.err, lost)
 		})
 	}
 	return cmd

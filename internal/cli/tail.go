@@ -19,9 +19,8 @@ func (c *command) tasksTail() *cobra.Command {
 follow the new events of all tasks, or of an --agent, --context, --tenant and --owner, until
 interrupted. With --state, print only changes to that state.
 
-The verb polls the database by primary key, 5 times a second for one task and once a
-second for all, so a lost hint cannot hide an event. Without an ID it follows the 10,000
-newest open tasks; docs/cli.md says what that costs.
+With an ID the verb asks for new events 5 times a second. Without one it reads the live list
+of a server, or looks at the database once a second, so a lost hint cannot hide an event.
 
 When the database goes away, or the server of --server, the verb says so on stderr, waits,
 and continues after the last printed event, so the output has every event once. A lost
@@ -43,7 +42,7 @@ input or authentication (not with --follow-parked); 130 interrupted.`,
 	flags.Int64Var(&t.after, "after", 0, "with an ID: print only events after this number")
 	flags.BoolVar(&t.parked, "follow-parked", false, "with an ID: continue while the task is parked")
 	filter := filterFlags(cmd)
-	flags.DurationVar(&t.interval, "interval", 0, "pause between polls (default 200ms for one task, 1s for all)")
+	flags.DurationVar(&t.interval, "interval", 0, "with an ID: pause between polls (default 200ms)")
 	flags.DurationVar(&t.retryFor, "retry-for", 0, "how long the database may be away (default: forever)")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -52,17 +51,17 @@ input or authentication (not with --follow-parked); 130 interrupted.`,
 			return err
 		}
 		switch {
-		case len(args) == 1 && f != TaskFilter{}:
+		case len(args) == 1 && f != taskFilter{}:
 			return usage("--agent, --state, --context, --tenant and --owner select among all tasks; remove them or the ID %s", args[0])
-		case len(args) == 0 && (t.after != 0 || t.parked):
-			return usage("--after and --follow-parked need the ID of a task")
+		case len(args) == 0 && (t.after != 0 || t.parked || flags.Changed("interval")):
+			return usage("--after, --follow-parked and --interval need the ID of a task")
 		case t.after < 0:
 			return usage("--after must not be negative")
 		case flags.Changed("interval") && t.interval < 10*time.Millisecond:
 			return usage("--interval must be at least 10ms")
 		}
 		t.c, t.format, t.outage = c, *format, outage{c: c, limit: t.retryFor}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			t.op = op
 			if len(args) == 1 {
 				return t.one(ctx, args[0])
@@ -76,7 +75,7 @@ input or authentication (not with --follow-parked); 130 interrupted.`,
 // tail is one call of the verb.
 type tail struct {
 	c        *command
-	op       Operator
+	op       *operator
 	after    int64
 	parked   bool
 	interval time.Duration
@@ -87,7 +86,7 @@ type tail struct {
 
 // one follows one task. A state is certain only together with the length of its log; the header has both.
 func (t *tail) one(ctx context.Context, id string) error {
-	h, err := t.op.FindTask(ctx, id)
+	h, err := t.op.find(ctx, id)
 	if err != nil {
 		return naming(id, err)
 	}
@@ -106,7 +105,7 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 	interval := orDefault(t.interval, 200*time.Millisecond)
 	for {
 		for *seen < h.LastSeq {
-			evs, err := t.op.Events(ctx, h, *seen)
+			evs, err := t.op.events(ctx, h, *seen)
 			if again, err := t.outage.over(ctx, err); err != nil {
 				return err
 			} else if again {
@@ -131,7 +130,7 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 				return err
 			}
 		}
-		fresh, err := t.op.FindTask(ctx, h.ID.String())
+		fresh, err := t.op.find(ctx, h.ID.String())
 		if again, err := t.outage.over(ctx, err); err != nil {
 			return naming(h.PublicID, err)
 		} else if again {
@@ -146,12 +145,11 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 }
 
 // all follows every task.
-func (t *tail) all(ctx context.Context, f TaskFilter) error {
-	interval := orDefault(t.interval, time.Second)
-	w := t.op.Watch(f)
-	begun, dropped := false, 0
+func (t *tail) all(ctx context.Context, f taskFilter) error {
+	w := newWatch(t.op, f)
+	begun := false
 	for {
-		evs, more, err := w.Next(ctx)
+		evs, err := w.next(ctx)
 		if again, err := t.outage.over(ctx, err); err != nil {
 			return err
 		} else if again {
@@ -161,20 +159,11 @@ func (t *tail) all(ctx context.Context, f TaskFilter) error {
 			begun = true
 			t.c.note("Following the events of all tasks from now on.")
 		}
-		if n := w.Dropped(); n > dropped {
-			t.c.note("Too many open tasks to follow: %d are left out, the oldest. Select fewer with --agent, --context, --tenant or --owner.", n)
-			dropped = n
-		}
 		for _, e := range evs {
-			if f.State != task.StateUnspecified && (e.Event.Kind != task.EventStatus || e.Event.State != f.State) {
+			if f.state != task.StateUnspecified && (e.event.Kind != task.EventStatus || e.event.State != f.state) {
 				continue
 			}
-			if err := t.show(e.Task, e.Event, true); err != nil {
-				return err
-			}
-		}
-		if !more {
-			if err := sleep(ctx, interval); err != nil {
+			if err := t.show(e.task, e.event, true); err != nil {
 				return err
 			}
 		}
@@ -196,7 +185,7 @@ func (t *tail) show(h *task.Task, e *task.Event, named bool) error {
 }
 
 // await polls a task until done accepts its state, for at most timeout.
-func (c *command) await(ctx context.Context, op Operator, h *task.Task, timeout time.Duration, done func(task.State) bool) (*task.Task, error) {
+func (c *command) await(ctx context.Context, op *operator, h *task.Task, timeout time.Duration, done func(task.State) bool) (*task.Task, error) {
 	o := outage{c: c, limit: timeout}
 	for began := time.Now(); !done(h.Status.State); {
 		if time.Since(began) > timeout {
@@ -205,7 +194,7 @@ func (c *command) await(ctx context.Context, op Operator, h *task.Task, timeout 
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return h, err
 		}
-		fresh, err := op.FindTask(ctx, h.ID.String())
+		fresh, err := op.find(ctx, h.ID.String())
 		if again, err := o.over(ctx, err); err != nil {
 			return h, err
 		} else if again {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -25,33 +27,6 @@ An ID is the id that clients use for the task, or its UUID.`,
   holdfast tasks tail --agent weather
   holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait`,
 	}, true, c.tasksList(), c.tasksGet(), c.tasksEvents(), c.tasksTail(), c.tasksCancel(), c.tasksRetry(), c.tasksHold(), c.tasksRelease(), c.tasksPurge())
-}
-
-// withOperator opens the database for one command, or the admin API of a server.
-func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, Operator) error) error {
-	database := ""
-	if f := cmd.Flags().Lookup("database-url"); f != nil {
-		database = f.Value.String()
-	}
-	ctx := cmd.Context()
-	server, err := c.openServer(ctx, cmd.CommandPath(), database)
-	if err != nil {
-		return err
-	}
-	if server != nil {
-		return do(ctx, server)
-	}
-	cfg, err := c.loadForOperator(configFlags(cmd.Flags()))
-	if err != nil {
-		return err
-	}
-	ctx = context.WithValue(ctx, reasonKey{}, c.reason)
-	op, err := c.deps.OpenOperator(ctx, cfg, newQuietLogger(c.Err, cfg.Log))
-	if err != nil {
-		return err
-	}
-	defer op.Close()
-	return do(ctx, op)
 }
 
 func (c *command) tasksList() *cobra.Command {
@@ -73,11 +48,11 @@ of its log.`,
 		if err != nil {
 			return err
 		}
-		if f.Limit = *limit; f.Limit < 1 {
+		if f.limit = *limit; f.limit < 1 {
 			return usage("--limit must be at least 1")
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			rows, err := op.ListTasks(ctx, f)
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			rows, err := op.tasks(ctx, f)
 			if err != nil {
 				return err
 			}
@@ -88,20 +63,20 @@ of its log.`,
 }
 
 // filterFlags adds the flags that select tasks. The returned function reads them.
-func filterFlags(cmd *cobra.Command) func() (TaskFilter, error) {
-	var f TaskFilter
-	cmd.Flags().StringVar(&f.Agent, "agent", "", "only tasks of this agent")
+func filterFlags(cmd *cobra.Command) func() (taskFilter, error) {
+	var f taskFilter
+	cmd.Flags().StringVar(&f.agent, "agent", "", "only tasks of this agent")
 	state := cmd.Flags().String("state", "", "only tasks in this state, such as working or input-required")
 	tenant := tenantFlag(cmd, "only tasks of this tenant")
-	cmd.Flags().StringVar(&f.Context, "context", "", "only tasks of this context")
-	cmd.Flags().StringVar(&f.Owner, "owner", "", "only tasks of this owner")
-	return func() (TaskFilter, error) {
-		f.Tenant = tenant()
+	cmd.Flags().StringVar(&f.context, "context", "", "only tasks of this context")
+	cmd.Flags().StringVar(&f.owner, "owner", "", "only tasks of this owner")
+	return func() (taskFilter, error) {
+		f.tenant = tenant()
 		if *state == "" {
 			return f, nil
 		}
 		var err error
-		f.State, err = parseState(*state)
+		f.state, err = parseState(*state)
 		return f, err
 	}
 }
@@ -123,19 +98,14 @@ func stateNames() []string {
 	return names
 }
 
-func (c *command) printTasks(rows []TaskRow, format output) error {
+func (c *command) printTasks(rows []shown.Task, format output) error {
 	if format == outputJSON {
-		views := make([]rowView, len(rows))
-		for i := range rows {
-			views[i] = viewRow(&rows[i])
-		}
-		return printJSON(c.Out, views)
+		return printJSON(c.Out, append([]shown.Task{}, rows...))
 	}
 	lines := [][]string{{"TASK", "AGENT", "STATE", "EVENTS", "SINCE", "TENANT", "OWNER", "CONTEXT"}}
-	for _, r := range rows {
-		lines = append(lines, []string{
-			r.PublicID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID,
-		})
+	for i := range rows {
+		r := &rows[i]
+		lines = append(lines, []string{r.TaskID, r.Agent, r.State, fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID})
 	}
 	return table(c.Out, lines)
 }
@@ -152,13 +122,13 @@ run that failed. The JSON is Holdfast's own format, not that of an A2A version.`
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			t, err := op.GetTask(ctx, args[0])
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			t, err := op.task(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			calls, err := op.Calls(ctx, t)
-			if err != nil {
+			var calls shown.Lineage
+			if err := op.api.Get(ctx, adminclient.OfTask(t.ID.String(), "lineage"), nil, &calls); err != nil {
 				return err
 			}
 			failure, err := failureOf(ctx, op, t)
@@ -166,11 +136,11 @@ run that failed. The JSON is Holdfast's own format, not that of an A2A version.`
 				return err
 			}
 			if *format == outputJSON {
-				v := viewTask(t, calls)
+				v := viewTask(t, &calls)
 				v.Failure = failure
 				return printJSON(c.Out, v)
 			}
-			return printStoredTask(&printer{w: c.Out}, t, calls, failure)
+			return printStoredTask(&printer{w: c.Out}, t, &calls, failure)
 		})
 	}
 	return cmd
@@ -189,11 +159,11 @@ type failureView struct {
 const failureTail = 100
 
 // failureOf returns the newest run of a task that failed; nil: the end of the log has no such run, or the task has ended well.
-func failureOf(ctx context.Context, op Operator, t *task.Task) (*failureView, error) {
+func failureOf(ctx context.Context, op *operator, t *task.Task) (*failureView, error) {
 	if s := t.Status.State; s == task.StateCompleted || s == task.StateCanceled {
 		return nil, nil //nolint:nilnil // absence is an answer here and no failure
 	}
-	evs, err := op.Events(ctx, t, max(0, t.LastSeq-failureTail))
+	evs, err := op.events(ctx, t, max(0, t.LastSeq-failureTail))
 	if err != nil {
 		return nil, err
 	}
@@ -238,13 +208,13 @@ not see: they record failed attempts and checkpoints. With -o json every event i
 	after := cmd.Flags().Int64("after", 0, "print only events after this number")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			t, err := op.FindTask(ctx, args[0])
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			t, err := op.find(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			for from := task.Seq(*after); ; {
-				events, err := op.Events(ctx, t, from)
+				events, err := op.events(ctx, t, from)
 				if err != nil || len(events) == 0 {
 					return err
 				}

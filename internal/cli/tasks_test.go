@@ -4,45 +4,48 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// tailOperator plays the database that a tail reads: one step for each read of the header.
-type tailOperator struct {
-	fakeOperator
+// tailAPI plays what a tail reads: one step for each read of the header.
+type tailAPI struct {
+	*fakeAPI
 	steps []tailStep
 	at    int
 }
 
 type tailStep struct {
-	last  task.Seq
+	last  int
 	state task.State
 	err   error
 	// broken makes one read of events fail.
 	broken bool
 }
 
-func (o *tailOperator) FindTask(context.Context, string) (*task.Task, error) {
-	s := o.steps[min(o.at, len(o.steps)-1)]
-	o.at++
-	header, _ := storedTask()
-	header.LastSeq, header.Status.State = s.last, s.state
-	return &header, s.err
-}
-
-func (o *tailOperator) Events(ctx context.Context, t *task.Task, after task.Seq) ([]*task.Event, error) {
-	if s := &o.steps[min(o.at, len(o.steps))-1]; s.broken {
-		s.broken = false
-		return nil, away
+func newTail(steps ...tailStep) *tailAPI {
+	f := &tailAPI{fakeAPI: newFake(), steps: steps}
+	f.routes["GET /tasks/{id}"] = func(*http.Request) (any, error) {
+		s := f.steps[min(f.at, len(f.steps)-1)]
+		f.at++
+		return shown.TaskDetail{Task: shownTask(s.last, s.state)}, s.err
 	}
-	evs, err := o.fakeOperator.Events(ctx, t, after)
-	return evs[:min(2, len(evs))], err // in pages
+	f.routes["GET /tasks/{id}/log"] = func(r *http.Request) (any, error) {
+		if s := &f.steps[min(f.at, len(f.steps))-1]; s.broken {
+			s.broken = false
+			return nil, away
+		}
+		_, events := storedTask()
+		events = after(r, events)
+		return shownEvents(events[:min(2, len(events))]), nil // in pages
+	}
+	return f
 }
 
 var away = task.Errorf(task.Unavailable, "the database is not reachable")
@@ -92,8 +95,7 @@ func TestTailOfTask(t *testing.T) {
 			code: exitUsage, err: "--after: 5 is beyond the log of order-7, which has 4 events",
 		},
 	} {
-		op := &tailOperator{steps: c.steps}
-		s := operating(op)
+		s := operating(newTail(c.steps...))
 		r := s.run(t, append([]string{"tasks", "tail", "order-7", "--interval", "10ms", "-o", "json"}, c.args...)...)
 		require.Equal(t, c.code, r.code, r.err)
 		require.Contains(t, r.err, c.err, name)
@@ -104,11 +106,11 @@ func TestTailOfTask(t *testing.T) {
 func TestInterruptedTailPrintsResumeCommand(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	op := &tailOperator{steps: []tailStep{{last: 2, state: task.StateWorking}, {err: away}}}
+	api := newTail(tailStep{last: 2, state: task.StateWorking}, tailStep{err: away})
 	var out bytes.Buffer
 	// The signal comes while the tail waits for the database, when it prints its note.
 	errs := &interrupting{cancel: cancel}
-	require.Equal(t, exitInterrupted, Run(ctx, []string{"tasks", "tail", "order-7"}, IO{Out: &out, Err: errs}, operating(op).deps), errs)
+	require.Equal(t, exitInterrupted, Run(ctx, []string{"tasks", "tail", "order-7"}, IO{Out: &out, Err: errs}, operating(api).deps), errs)
 	require.Contains(t, errs.String(), "continue with: holdfast tasks tail order-7 --after 2")
 }
 
@@ -131,34 +133,6 @@ func seqsIn(t *testing.T, out string) (seqs []int) {
 		seqs = append(seqs, e.Seq)
 	}
 	return seqs
-}
-
-// logged is an operator with one task, whose events end as a test says.
-type logged struct {
-	fakeOperator
-	last task.Event
-}
-
-func (o *logged) events() (task.Task, []task.Event) {
-	header, events := storedTask()
-	events = events[:3] // the first run is lost
-	e := o.last
-	e.Task, e.Seq, e.At = header.ID, 4, storedAt
-	return header, append(events, e)
-}
-
-func (o *logged) GetTask(context.Context, string) (*task.Task, error) {
-	return task.Fold(o.events())
-}
-
-func (o *logged) Calls(context.Context, *task.Task) ([]store.CallRow, error) { return nil, nil }
-
-func (o *logged) Events(_ context.Context, _ *task.Task, after task.Seq) (out []*task.Event, _ error) {
-	_, events := o.events()
-	for i := range events[after:] {
-		out = append(out, &events[int(after)+i])
-	}
-	return out, nil
 }
 
 // tasks get says why the newest run failed, unless the task has ended well.
@@ -188,8 +162,15 @@ func TestGetShowsTheFailure(t *testing.T) {
 		},
 		"completed": {task.Event{Kind: task.EventStatus, Attempt: 2, State: task.StateCompleted}, "", nil},
 	} {
-		op := &logged{last: c.last}
-		s := operating(op)
+		api := newFake()
+		_, events := storedTask()
+		events = append(events[:3], c.last) // the first run is lost
+		events[3].Seq, events[3].At = 4, storedAt
+		api.routes["GET /tasks/{id}"] = func(*http.Request) (any, error) {
+			return shown.TaskDetail{Task: shownTask(4, task.StateWorking)}, nil
+		}
+		api.routes["GET /tasks/{id}/log"] = func(r *http.Request) (any, error) { return shownEvents(after(r, events)), nil }
+		s := operating(api)
 		r := s.succeeds(t, "tasks", "get", "order-7")
 		if c.want == "" {
 			require.NotContains(t, r.out, "error  ", name)
@@ -222,8 +203,7 @@ func TestSecretsOnTheCommandLine(t *testing.T) {
 	} {
 		require.Equal(t, has, hasPassword(url), url)
 	}
-	op := &fakeOperator{}
-	s := operating(op)
+	s := operating(newFake())
 	r := s.succeeds(t, "tasks", "list", "--database-url", "host=h password=s3cret")
 	require.Contains(t, r.err, "the password of --database-url")
 	require.NotContains(t, r.err, "s3cret")

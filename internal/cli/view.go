@@ -7,26 +7,12 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // The types that operators read as JSON. This is the program's own format, in snake_case and with the names of the log.
 // It does not depend on an A2A version.
-
-type rowView struct {
-	ID        string    `json:"id"`
-	TaskID    string    `json:"task_id"`
-	Agent     string    `json:"agent"`
-	State     string    `json:"state"`
-	ContextID string    `json:"context_id"`
-	Tenant    string    `json:"tenant"`
-	Owner     string    `json:"owner"`
-	LastSeq   task.Seq  `json:"last_seq"`
-	StatusAt  time.Time `json:"status_at"`
-	CreatedAt time.Time `json:"created_at"`
-}
 
 type taskView struct {
 	ID        string          `json:"id"`
@@ -121,20 +107,13 @@ type notedCallView struct {
 	Message *messageView `json:"message"`
 }
 
-func viewRow(r *TaskRow) rowView {
-	return rowView{
-		ID: r.ID.String(), TaskID: r.PublicID, Agent: r.Agent, State: r.State.String(), ContextID: r.ContextID,
-		Tenant: r.Tenant, Owner: r.Owner, LastSeq: r.LastSeq, StatusAt: r.StatusAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
-	}
-}
-
-func viewTask(t *task.Task, calls []store.CallRow) taskView {
+func viewTask(t *task.Task, calls *shown.Lineage) taskView {
 	v := taskView{
 		ID: t.ID.String(), TaskID: t.PublicID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
 		ContextID: t.ContextID, Dialect: t.Dialect, State: t.Status.State.String(), StatusAt: t.Status.At.UTC(),
 		Message: viewMessage(t.Status.Message), LastSeq: t.LastSeq, CreatedAt: t.CreatedAt.UTC(), Metadata: t.Metadata,
-		TraceID: tracing.Context{Parent: t.Traceparent}.TraceID(),
-		History: make([]messageView, len(t.History)), Artifacts: make([]artifactView, len(t.Artifacts)),
+		TraceID:  tracing.Context{Parent: t.Traceparent}.TraceID(),
+		CalledBy: calls.CalledBy, Calls: calls.Calls, History: make([]messageView, len(t.History)), Artifacts: make([]artifactView, len(t.Artifacts)),
 	}
 	if !t.RetriedAs.IsZero() {
 		v.RetriedAs = t.RetriedAs.String()
@@ -142,13 +121,6 @@ func viewTask(t *task.Task, calls []store.CallRow) taskView {
 	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
 		until := t.Wait.Until.UTC()
 		v.Waits = &until
-	}
-	for i := range calls {
-		if c := shown.OfCall(&calls[i]); calls[i].Parent == t.ID {
-			v.Calls = append(v.Calls, c)
-		} else {
-			v.CalledBy = calls[i].Parent.String()
-		}
 	}
 	for i := range t.History {
 		v.History[i] = *viewMessage(&t.History[i])
@@ -248,7 +220,7 @@ func shownStored(part task.Part) string {
 	}
 }
 
-func printStoredTask(p *printer, t *task.Task, calls []store.CallRow, failure *failureView) error {
+func printStoredTask(p *printer, t *task.Task, calls *shown.Lineage, failure *failureView) error {
 	p.field("task", t.PublicID)
 	if id := t.ID.String(); id != t.PublicID {
 		p.field("uuid", id)
@@ -274,14 +246,15 @@ func printStoredTask(p *printer, t *task.Task, calls []store.CallRow, failure *f
 	p.field("created", stamp(t.CreatedAt))
 	p.field("trace", tracing.Context{Parent: t.Traceparent}.TraceID())
 	p.field("events", fmt.Sprint(t.LastSeq))
-	for i := range calls {
-		c := &calls[i]
+	if calls.CalledBy != "" {
+		p.field("called by", fmt.Sprintf("%s (call %s)", calls.CalledBy, calls.CallID))
+	}
+	for i := range calls.Calls {
+		c := &calls.Calls[i]
 		switch {
-		case c.Parent != t.ID:
-			p.field("called by", fmt.Sprintf("%s (call %s)", c.Parent, c.ID))
 		case c.Error != "":
 			p.field("call "+c.ID, fmt.Sprintf("%s: refused, %s", c.Agent, c.Error))
-		case c.Result == task.StateUnspecified:
+		case c.Result == "":
 			p.field("call "+c.ID, strings.TrimPrefix(fmt.Sprintf("%s, task %s", c.Agent, c.Task), ", "))
 		default:
 			p.field("call "+c.ID, strings.TrimPrefix(fmt.Sprintf("%s, task %s: %s", c.Agent, c.Task, c.Result), ", "))

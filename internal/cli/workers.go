@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -9,17 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
-
-// WorkersOperator looks after the workers of agents with executor.kind worker.
-type WorkersOperator interface {
-	// Workers returns those that were seen last first.
-	Workers(ctx context.Context, most int) ([]store.RemoteWorker, error)
-	// RetireWorkers tells a worker, or the connected ones of a version, to claim no more. task.NotFound: no such worker.
-	RetireWorkers(ctx context.Context, id task.ID, version string) ([]store.RemoteWorker, error)
-}
 
 func (c *command) workers() *cobra.Command {
 	return c.operators(&cobra.Command{
@@ -46,30 +39,45 @@ runs) or gone (it was not seen for 90 seconds). SEEN is accurate to a minute.`,
 	format := outputFlag(cmd)
 	most := cmd.Flags().Int("limit", 100, "how many workers to list")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *most < 1 || *most > 100_000 {
-			return usage("--limit must be between 1 and 100000")
+		if *most < 1 || *most > 10_000 {
+			return usage("--limit must be between 1 and 10000")
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			all, err := op.Workers(ctx, *most)
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			all, err := op.workers(ctx, query("limit", strconv.Itoa(*most)))
 			if err != nil {
 				return err
 			}
-			views := []shown.Worker{}
 			rows := [][]string{{"ID", "NAME", "VERSION", "STATE", "RUNS", "SEEN", "AGENTS", "SDK"}}
 			for i := range all {
-				v := shown.OfWorker(&all[i])
-				views = append(views, v)
+				v := &all[i]
 				rows = append(rows, []string{
 					v.ID, v.Name, v.Version, v.State, strconv.Itoa(v.Running), v.LastSeen.UTC().Format("2006-01-02 15:04"), strings.Join(v.Agents, " "), v.SDK,
 				})
 			}
 			if *format == outputJSON {
-				return printJSON(c.Out, views)
+				return printJSON(c.Out, all)
 			}
 			return table(c.Out, rows)
 		})
 	}
 	return cmd
+}
+
+func (o *operator) workers(ctx context.Context, q url.Values) ([]shown.Worker, error) {
+	var got shown.Workers
+	err := o.api.Get(ctx, "/workers", q, &got)
+	return got.Workers, err
+}
+
+// workersOf returns the ids of the connected workers of a version that are not retired.
+func (o *operator) workersOf(ctx context.Context, version string) (ids []string, err error) {
+	all, err := o.workers(ctx, query("connected", "true", "limit", "10000"))
+	for i := range all {
+		if w := &all[i]; w.State == "connected" && w.Version == version {
+			ids = append(ids, w.ID)
+		}
+	}
+	return ids, err
 }
 
 type retiredWorker struct {
@@ -93,26 +101,35 @@ whatever its version.`,
 		if (len(args) == 1) == (*version != "") {
 			return usage("name one worker by its id, or a version with --version")
 		}
-		var id task.ID
-		if len(args) == 1 {
-			parsed, err := uuid.Parse(args[0])
-			if err != nil {
-				return usage("%q is not the id of a worker; holdfast workers list shows the ids", args[0])
-			}
-			id = task.ID(parsed)
+		if len(args) == 1 && uuid.Validate(args[0]) != nil {
+			return usage("%q is not the id of a worker; holdfast workers list shows the ids", args[0])
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			retired, err := op.RetireWorkers(ctx, id, *version)
-			if err != nil {
-				return err
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
+			ids := args
+			if *version != "" {
+				var err error
+				if ids, err = op.workersOf(ctx, *version); err != nil {
+					return err
+				}
 			}
 			p := &printer{w: c.Out}
 			views := []retiredWorker{}
-			for _, w := range retired {
-				views = append(views, retiredWorker{w.ID.String()})
-				if *format == outputTable {
-					p.line("%s", w.ID)
+			for _, id := range ids {
+				var did retiredWorker
+				err := op.post(ctx, "/workers/"+id+"/retire", nil, &did)
+				if errors.Is(err, task.NotFound) {
+					continue // it was forgotten meanwhile
 				}
+				if err != nil {
+					return err
+				}
+				views = append(views, did)
+				if *format == outputTable {
+					p.line("%s", did.ID)
+				}
+			}
+			if len(views) == 0 {
+				return task.Errorf(task.NotFound, "no such worker is connected; see holdfast workers list")
 			}
 			if *format == outputJSON {
 				return printJSON(c.Out, views)

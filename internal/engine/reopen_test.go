@@ -213,7 +213,7 @@ func TestConcurrentReopening(t *testing.T) {
 
 func (r *replica) retry(t *testing.T, h *task.Task, last bool) (*task.Task, error) {
 	t.Helper()
-	return engine.NewOperator(r.store, task.Caller{Subject: "root", Method: task.MethodOperator}).Retry(t.Context(), h, last)
+	return engine.NewOperator(r.store, task.Caller{Subject: "root", Method: task.MethodOperator}).Retry(t.Context(), h, last, "")
 }
 
 func TestRetryOfEndedTaskCreatesTask(t *testing.T) {

@@ -36,13 +36,10 @@ func NewOperator(s OperatorStore, by task.Caller) *Operator { return &Operator{s
 //
 // Retry copies the client's first message, because it makes sense without history; "Oslo" alone,
 // the answer to a question, does not. With last it copies the last message.
-func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Task, error) {
-	return o.RetryOnce(ctx, h, last, "")
-}
-
-// RetryOnce is Retry. A key makes a repeated call find the task that the first one has created. A call without a key also
-// finds it, at the same moment, or if the first one failed before it had noted the new task.
-func (o *Operator) RetryOnce(ctx context.Context, h *task.Task, last bool, key string) (*task.Task, error) {
+//
+// A key makes a repeated call find the task that the first one has created. A call without a key also finds it, at the same moment, or
+// if the first one failed before it had noted the new task.
+func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool, key string) (*task.Task, error) {
 	for range 3 {
 		switch s := h.Status.State; s {
 		case task.StateFailed, task.StateRejected, task.StateCanceled:

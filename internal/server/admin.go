@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/server/telemetry"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
@@ -64,9 +63,8 @@ func startAdmin(e *env, access *access, l net.Listener) *adminServer {
 }
 
 // adminPages makes what the admin address serves when the server is up.
-func adminPages(e *env, access *access, st *store.Store, api *admin.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) http.Handler {
+func adminPages(e *env, access *access, api *admin.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) http.Handler {
 	endpoints := []telemetry.Endpoint{
-		purgeEndpoint(e, st),
 		{Pattern: admin.Path + "/", Handler: api, Admits: true},
 		{Pattern: "GET " + console.Path, Handler: page, Admits: true},
 		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound), Admits: true},

@@ -2,10 +2,12 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin"
 	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
@@ -13,62 +15,73 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/server/keys"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
 // newAdminAPI makes the API of operators. api is nil without the role api.
 func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.Engine, h *hub.Hub, bus *signal.Bus, keeper *worker.Keeper, ring *keys.Ring, api *rpc.Server) *admin.API {
-	o := admin.Options{
-		Store: st, Engine: eng, Hub: h, Signals: bus, Retention: NewRetention(e.cfg, st, e.log), Admit: access.operator, Need: access.needs,
-		SameOrigin: access.origins.Check, Login: access.loginView(),
-		Examine: func(ctx context.Context, report func(doctor.Finding)) {
-			doctor.Examine(ctx, doctor.Options{Config: e.cfg, Sources: "the running server"}, report)
-		},
-		Limits: limitsOf(e.cfg), Version: e.Version, Worker: keeper.ID, Memory: e.memory, Log: e.log,
-		Streams: config.AdminStreams, StreamsOfAddress: e.cfg.Admin.StreamsPerAddress, TraceURL: e.cfg.Admin.TraceURL,
-		Unsigned: unsigned(e.cfg, ring), AllTenantsScope: e.cfg.Admin.AllTenantsScope,
-		KeySet: func() []byte {
-			if ring == nil {
-				return nil
-			}
-			return ring.Set()
-		},
-		KeysAccepted: slices.ContainsFunc(e.cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }),
+	o := adminOptions(e.cfg, st, e.Version, p.baseURL(e.cfg), e.log)
+	o.Engine, o.Hub, o.Signals, o.Worker, o.Memory = eng, h, bus, keeper.ID, e.memory
+	o.Admit, o.Need, o.SameOrigin, o.Login = access.operator, access.needs, access.origins.Check, access.loginView()
+	o.Unsigned = unsigned(e.cfg, ring)
+	o.KeySet = func() []byte {
+		if ring == nil {
+			return nil
+		}
+		return ring.Set()
 	}
-	if e.cfg.DatabaseURL == "" {
+	if api == nil {
+		return admin.New(o)
+	}
+	o.Talk = &admin.Talk{Serve: api.ServeAs, URL: p.baseURL(e.cfg)}
+	for i := range e.cfg.Auth.Schemes {
+		s := &e.cfg.Auth.Schemes[i]
+		scheme := admin.Scheme{Name: s.Name, Kind: string(s.Kind)}
+		switch s.Kind {
+		case config.AuthAPIKey:
+			scheme.Header = s.APIKey.Header
+		case config.AuthBasic, config.AuthJWT:
+			scheme.Header = "Authorization"
+		case config.AuthMTLS:
+		}
+		o.Talk.Schemes = append(o.Talk.Schemes, scheme)
+	}
+	for i := range o.Agents {
+		a := &o.Agents[i]
+		a.Card = func() ([]byte, error) { return api.PublicCard(a.Name, p.baseURL(e.cfg)) }
+	}
+	return admin.New(o)
+}
+
+// adminOptions returns what the API of operators takes from the configuration and the database.
+func adminOptions(cfg *config.Config, st *store.Store, version, url string, log *slog.Logger) admin.Options {
+	o := admin.Options{
+		Store: st, Retention: NewRetention(cfg, st, log), Version: version, Log: log, Limits: limitsOf(cfg),
+		Examine: func(ctx context.Context, report func(doctor.Finding)) {
+			doctor.Examine(ctx, doctor.Options{Config: cfg, Sources: "the running server"}, report)
+		},
+		TryWebhook: func(ctx context.Context, hook *task.PushConfig, agent string, owner task.Owner) (*shown.Trial, error) {
+			return tryWebhook(ctx, cfg, st, hook, agent, owner, version, url, log)
+		},
+		Reseals: len(cfg.Push.SecretKeys) > 0, Streams: config.AdminStreams, StreamsOfAddress: cfg.Admin.StreamsPerAddress,
+		TraceURL: cfg.Admin.TraceURL, AllTenantsScope: cfg.Admin.AllTenantsScope,
+		KeysAccepted: slices.ContainsFunc(cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }),
+	}
+	if cfg.DatabaseURL == "" {
 		o.Disk = func() (admin.Disk, bool) {
-			free, size, ok := doctor.DiskOf(e.cfg.DataDir)
+			free, size, ok := doctor.DiskOf(cfg.DataDir)
 			return admin.Disk{Free: int64(free), Size: int64(size)}, ok
 		}
 	}
-	if api != nil {
-		o.Talk = &admin.Talk{Serve: api.ServeAs, URL: p.baseURL(e.cfg)}
-		for i := range e.cfg.Auth.Schemes {
-			s := &e.cfg.Auth.Schemes[i]
-			scheme := admin.Scheme{Name: s.Name, Kind: string(s.Kind)}
-			switch s.Kind {
-			case config.AuthAPIKey:
-				scheme.Header = s.APIKey.Header
-			case config.AuthBasic, config.AuthJWT:
-				scheme.Header = "Authorization"
-			case config.AuthMTLS:
-			}
-			o.Talk.Schemes = append(o.Talk.Schemes, scheme)
-		}
-	}
-	for i := range e.cfg.Agents {
-		a := &e.cfg.Agents[i]
-		agent := admin.Agent{
+	for i := range cfg.Agents {
+		a := &cfg.Agents[i]
+		o.Agents = append(o.Agents, admin.Agent{
 			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts,
-			Schemes: a.Auth.Schemes, Scope: a.Auth.Scope,
-			Remote: a.Executor.Kind == config.ExecutorWorker,
-		}
-		if api != nil {
-			agent.Card = func() ([]byte, error) { return api.PublicCard(a.Name, p.baseURL(e.cfg)) }
-		}
-		o.Agents = append(o.Agents, agent)
+			Schemes: a.Auth.Schemes, Scope: a.Auth.Scope, Remote: a.Executor.Kind == config.ExecutorWorker,
+		})
 	}
-	return admin.New(o)
+	return o
 }
 
 // unsigned says why the cards of this server have no signatures; "": they have them.

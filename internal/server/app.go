@@ -197,7 +197,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 	if err != nil {
 		return err
 	}
-	pages := adminPages(e, access, st, operators, logins, page, probes)
+	pages := adminPages(e, access, operators, logins, page, probes)
 	s.admin = admin
 	if err := export(e, agents, access, st, keeper, ring, probes); err != nil {
 		return err

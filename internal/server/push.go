@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/push"
@@ -130,53 +131,42 @@ func encoder(cfg *config.Config) webhook.Encoder {
 	}
 }
 
-// Trial is the delivery of a task that does not exist, and its outcome.
-type Trial struct {
-	push.Answer
-	DeliveryID, TaskID string
-	Issuer             string // the issuer that the receiver must know
-	ContentType        string
-}
-
-// TrialOf says whose task the delivery of a trial claims to be about.
-type TrialOf struct {
-	Agent string
-	Owner task.Owner
-}
-
-// TryWebhook checks a webhook as when a client sets it, and makes one delivery to it as the dispatcher does. It signs
-// with the server's keys, and creates them if they are missing.
-func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task.PushConfig, whose TrialOf, version string, log *slog.Logger) (*Trial, error) {
+// tryWebhook checks a webhook as when a client sets it, and makes one delivery to it as the dispatcher does, in the name of a task that
+// does not exist. It signs with the server's keys, and creates them if they are missing.
+func tryWebhook(
+	ctx context.Context, cfg *config.Config, s *store.Store, c *task.PushConfig, agent string, owner task.Owner, version, issuer string, log *slog.Logger,
+) (*shown.Trial, error) {
 	ring := keys.New(keys.Options{Store: s, RotateEvery: cfg.Signing.RotateEvery, Overlap: cfg.Signing.Overlap, Log: log})
 	if err := ring.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
 	}
-	id := store.NewID()
-	t := &Trial{TaskID: id.String(), Issuer: cfg.BaseURL(cfg.Listen)}
-	hooks, err := newWebhooks(cfg, ring, t.Issuer, version, nil)
+	hooks, err := newWebhooks(cfg, ring, issuer, version, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer hooks.sender.Close()
-	now := time.Now()
+	id, now := store.NewID(), time.Now()
 	said := task.Message{
 		ID: store.NewID().String(), Role: task.RoleAgent,
 		Parts: []task.Part{task.Text("This delivery tests a webhook. There is no such task.")},
 	}
 	of := &task.Task{
-		ID: id, PublicID: t.TaskID, ContextID: store.NewID().String(), Dialect: c.Dialect, CreatedAt: now, LastSeq: 1,
+		ID: id, PublicID: id.String(), ContextID: store.NewID().String(), Dialect: c.Dialect, CreatedAt: now, LastSeq: 1,
 		Status: task.Status{State: task.StateCompleted, Message: &said, At: now, Seq: 1},
 	}
 	e := &task.Event{Task: id, Seq: 1, At: now, Kind: task.EventStatus, State: task.StateCompleted, Message: &said}
-	delivery := &push.Delivery{ID: push.DeliveryID(id, c, e.Seq, false), TaskID: t.TaskID, Task: id, Agent: whose.Agent, Owner: whose.Owner, Config: c}
+	delivery := &push.Delivery{ID: push.DeliveryID(id, c, e.Seq, false), TaskID: of.PublicID, Task: id, Agent: agent, Owner: owner, Config: c}
 	if delivery.Body, delivery.ContentType, err = encoder(cfg).Body(c, of, e); err != nil {
 		return nil, err
 	}
-	t.DeliveryID, t.ContentType = delivery.ID, delivery.ContentType
+	answer := push.Answer{Class: push.Refused}
 	if _, err := hooks.engine().Check(ctx, c.URL); err != nil {
-		t.Answer = push.Answer{Class: push.Refused, Error: err.Error()}
-		return t, nil
+		answer.Error = err.Error()
+	} else {
+		answer = hooks.sender.Send(ctx, delivery)
 	}
-	t.Answer = hooks.sender.Send(ctx, delivery)
-	return t, ctx.Err()
+	return &shown.Trial{
+		URL: c.URL, Dialect: c.Dialect, ContentType: delivery.ContentType, TaskID: of.PublicID, DeliveryID: delivery.ID, Issuer: issuer,
+		Class: string(answer.Class), Status: answer.Status, Error: answer.Error, TookMS: float64(answer.Took.Microseconds()) / 1000,
+	}, ctx.Err()
 }

@@ -112,6 +112,8 @@ type AdminFilter struct {
 	ContextID string
 	Since     time.Time // created at or after
 	Until     time.Time // created before
+	// StatusBefore selects those whose newest status is older.
+	StatusBefore time.Time
 }
 
 // Matches reports whether a task is one of the filter.
@@ -128,7 +130,8 @@ func (f *AdminFilter) Matches(t *task.Task) bool {
 	created := partition.TimeOf(t.ID)
 	return (f.Agent == "" || f.Agent == t.Agent) && (f.Tenant == nil || *f.Tenant == t.Tenant) && (f.Owner == nil || *f.Owner == t.Owner) &&
 		(f.ContextID == "" || f.ContextID == t.ContextID) &&
-		(f.Since.IsZero() || !created.Before(f.Since)) && (f.Until.IsZero() || created.Before(f.Until))
+		(f.Since.IsZero() || !created.Before(f.Since)) && (f.Until.IsZero() || created.Before(f.Until)) &&
+		(f.StatusBefore.IsZero() || t.Status.At.Before(f.StatusBefore))
 }
 
 // AdminPage is a page of tasks, the newest first.
@@ -261,7 +264,7 @@ func (p *AdminPage) SearchedSince() time.Time {
 func (o *Operator) params(f *AdminFilter, before task.ID) dbsqlc.AdminTasksParams {
 	arg := dbsqlc.AdminTasksParams{
 		Before: uuid.Max, LowestState: int16(task.StateSubmitted), HighestState: int16(task.StateRejected), Agent: f.Agent,
-		ByTenant: f.Tenant != nil, ByOwner: f.Owner != nil,
+		ByTenant: f.Tenant != nil, ByOwner: f.Owner != nil, StatusBefore: Newest.At,
 	}
 	if f.Tenant != nil {
 		arg.Tenant = *f.Tenant
@@ -289,6 +292,10 @@ func (o *Operator) params(f *AdminFilter, before task.ID) dbsqlc.AdminTasksParam
 	}
 	if !ended {
 		arg.HighestState = int16(task.StateAuthRequired)
+	}
+	if !f.StatusBefore.IsZero() {
+		arg.StatusBefore = f.StatusBefore
+		arg.Before = lower(arg.Before, partition.FirstID(f.StatusBefore)) // a task is older than its status
 	}
 	if !f.Since.IsZero() {
 		arg.Since = partition.FirstID(f.Since)
@@ -331,7 +338,7 @@ func (o *Operator) page(ctx context.Context, f *AdminFilter, arg dbsqlc.AdminTas
 	}
 	return o.s.q.AdminTasksOfContext(ctx, o.sees.db, dbsqlc.AdminTasksOfContextParams{
 		ContextID: cleanName(f.ContextID), Before: arg.Before, Since: arg.Since, LowestState: arg.LowestState, HighestState: arg.HighestState,
-		States: arg.States, Agent: arg.Agent, ByTenant: arg.ByTenant, Tenant: arg.Tenant, ByOwner: arg.ByOwner, Owner: arg.Owner, MaxRows: arg.MaxRows,
+		States: arg.States, Agent: arg.Agent, ByTenant: arg.ByTenant, Tenant: arg.Tenant, ByOwner: arg.ByOwner, Owner: arg.Owner, StatusBefore: arg.StatusBefore, MaxRows: arg.MaxRows,
 	})
 }
 
@@ -721,32 +728,24 @@ func (s *Store) TasksByID(ctx context.Context, ids []task.ID) ([]*AdminTask, err
 
 // CreatedSince reads the tasks created after a task, the oldest first.
 func (s *Store) CreatedSince(ctx context.Context, after task.ID, limit int) ([]*AdminTask, error) {
-	rows, err := s.q.OpsTasksSince(ctx, s.hot, dbsqlc.OpsTasksSinceParams{Since: uuid.UUID(after), MaxRows: int32(limit)})
+	rows, err := s.q.AdminTasksSince(ctx, s.hot, dbsqlc.AdminTasksSinceParams{Since: uuid.UUID(after), MaxRows: int32(limit)})
 	return adminTasks(rows), translate("read new tasks", err)
 }
 
-// ChangedSince reads the tasks that may have changed since a time: those of the given agents that have ended since then, and the
-// open ones with a newer status or with a run. ok is false if it has passed over limit open or ended tasks, so there may be more.
+// ChangedSince reads the tasks that may have changed since a time: the open ones, and those of the given agents that have ended since
+// then. ok is false if it has read limit open or ended tasks, so there may be more.
 func (s *Store) ChangedSince(ctx context.Context, since time.Time, agents []string, limit int) (tasks []*AdminTask, ok bool, err error) {
 	rows, err := s.q.AdminChanged(ctx, s.api, dbsqlc.AdminChangedParams{Most: int32(limit), Agents: agents, Since: since})
 	if err != nil {
 		return nil, false, translate("read changed tasks", err)
 	}
-	open, ended := 0, 0
+	ended := 0
 	for i := range rows {
-		r := &rows[i]
-		switch state := task.State(r.State); {
-		case state.Terminal():
+		if task.State(rows[i].State).Terminal() {
 			ended++
-		default:
-			open++
-			if state != task.StateWorking && r.StatusAt.Before(since) {
-				continue
-			}
 		}
-		tasks = append(tasks, adminTask(r))
 	}
-	return tasks, open < limit && ended < limit, nil
+	return adminTasks(rows), len(rows)-ended < limit && ended < limit, nil
 }
 
 func adminTasks(rows []dbsqlc.Task) []*AdminTask {
@@ -755,6 +754,12 @@ func adminTasks(rows []dbsqlc.Task) []*AdminTask {
 		out[i] = adminTask(&rows[i])
 	}
 	return out
+}
+
+// Retried notes the task that a retry has made of another.
+func (s *Store) Retried(ctx context.Context, old, again task.ID) error {
+	err := s.q.TaskRetried(ctx, s.hot, dbsqlc.TaskRetriedParams{ID: uuid.UUID(old), Again: uuid.UUID(again)})
+	return translate("note a retry", err)
 }
 
 // As returns the same view for another name of the operator, who acts for a reason. It must have the same tenant.

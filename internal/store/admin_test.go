@@ -102,7 +102,7 @@ func TestJobsAreFenced(t *testing.T) {
 	f := parallel(t)
 	by := task.Caller{Tenant: "t", Subject: "op", Method: task.MethodOperator, Credential: "k", Reason: "because"}
 	own := f.Operator(by, true)
-	j := storetest.Must(own.AddJob(t.Context(), &Job{Action: "hold", Filter: json.RawMessage(`{"agent":"a"}`), Options: json.RawMessage(`{}`)}))(t)
+	j := storetest.Must(own.AddJob(t.Context(), &Job{Action: "hold", Filter: json.RawMessage(`{"agent":"a"}`), Options: json.RawMessage(`{}`)}, task.ID{}, 0))(t)
 	require.Equal(t, by, j.Actor)
 	require.Equal(t, "t", *j.Tenant)
 	stranger := f.Operator(task.Caller{Tenant: "other"}, true)

@@ -65,16 +65,6 @@ func (v View) AddAPIKey(ctx context.Context, k *APIKey, lifetime time.Duration) 
 	return apiKey(&r), nil
 }
 
-// APIKeys lists all keys, the newest first.
-func (s *Store) APIKeys(ctx context.Context) ([]*APIKey, error) {
-	rows, err := s.q.APIKeys(ctx, s.api)
-	out := make([]*APIKey, len(rows))
-	for i := range rows {
-		out[i] = apiKey(&rows[i])
-	}
-	return out, translate("list API keys", err)
-}
-
 // RevokeAPIKey revokes a key and tells the replicas. A second call changes nothing. It returns nil
 // if there is no such key.
 func (v View) RevokeAPIKey(ctx context.Context, id string) (*APIKey, error) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -44,4 +45,15 @@ func (v View) NewTaskID() task.ID {
 		copy(id[:6], first[:6])
 	}
 	return id
+}
+
+// Now returns the time of the database's clock.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	var now time.Time
+	began := time.Now()
+	if err := s.hot.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
+		return time.Time{}, translate("clock", err)
+	}
+	s.clock.learn(now, began)
+	return now, nil
 }

@@ -72,7 +72,7 @@ func (x *victim) argument(name string) any {
 	}
 	return map[string]any{
 		"ContextID": "context", "States": states(&Listing{}), "LowestState": int16(1), "HighestState": int16(8), "TenantWide": true,
-		"BeforeAt": Newest.At, "BeforeID": uuid.UUID(Newest.ID), "Before": int64(1000), "MaxRows": int32(100), "Bound": int32(50), "MostSeq": int64(1000),
+		"BeforeAt": Newest.At, "StatusBefore": Newest.At, "BeforeID": uuid.UUID(Newest.ID), "Before": int64(1000), "MaxRows": int32(100), "Bound": int32(50), "MostSeq": int64(1000),
 		"Seq": int64(1), "Seqs": []int64{1, 2}, "Upto": int64(walkRows), "Froms": []int64{1}, "Uptos": []int64{100}, "Kinds": []int16{1, 2, 3, 4},
 		"WithMessages": true, "WithArtifacts": true, "Artifact": "a", "Width": 3600.0, "Audit": "[{}]", "Metadata": `{"why":"x"}`, "Notice": true,
 		"Enqueue": true, "RequestHash": []byte{}, "Payload": `{"role":"user","parts":[]}`, "Forwarded": "sealed",
@@ -129,7 +129,7 @@ func init() {
 		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
 		"about sessions, not rows":                                                   {"SessionBusy", "Blockers"},
 		"a remote worker's, of the agents that it may run":                           {"RemoteRenew", "RemoteLent"},
-		"remote workers, by replicas and operators":                                  {"RemoteSeen", "RemoteLeft", "RemoteRetired", "RemoteRetire", "RemoteWorkers", "RemoteWorkersOf", "RemoteForget", "RemoteAbsent"},
+		"remote workers, by replicas and operators":                                  {"RemoteSeen", "RemoteLeft", "RemoteRetired", "RemoteRetire", "RemoteWorkersOf", "RemoteForget", "RemoteAbsent"},
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "TimersFire", "LeaseAcquire", "LeaseRelease",
 		},
@@ -137,25 +137,25 @@ func init() {
 			"CallsNew", "CallNote", "CallKnown", "CallRefuse", "CallAnswered", "SettledAdd", "SettledTake", "CallersLock", "QueueRowLock",
 			"CallsSettle", "CallersWake", "CallersEnded", "SettledDrop", "CallsVoid", "CallsUnended", "CallsErase", "RelaysDue", "RelayNewest", "RelaysAppend",
 		},
-		"an operator's": {"OpsTasks", "CallsOf", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
+		"an operator's": {"CallsOf", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
 		"an operator's, of the whole server, or of a task that a view has found": {
 			"AdminRuns", "AdminQueued", "AdminProcesses", "AdminOutages", "AdminAudit", "JobAdd", "JobsForget", "JobGet", "Jobs", "JobCancel",
 			"AdminUsage", "StatusReasons", "PushLags", "PushLagsOfHosts", "Duties", "TableSizes", "DatabaseFacts", "OldestTask",
 		},
 		"where a page of an operator ends, rounded: the time itself would tell of another tenant": {"AdminWindow", "AgentWindows", "PushWindow"},
-		"the live lists of a replica, which filter in memory":                                     {"AdminTasksByID", "AdminChanged"},
+		"the live lists of a replica, which filter in memory":                                     {"AdminTasksByID", "AdminTasksSince", "AdminChanged"},
 		"the duty admin_jobs":                           {"JobClaim", "JobPlan", "JobRecord", "JobEnd", "JobRelease"},
 		"a retry, of a task that its operator has read": {"TaskRetried"},
 		"a dispatcher's, fenced by its claim":           {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
 		"retention's, of all callers' tasks": {
 			"ParkedAgents", "ParkedExpire", "EndedAgents", "EndedBefore", "OpenKeep", "EndedKeep", "KeptUnmoved", "EventsKeep",
 			"ArtifactsUnmoved", "ArtifactsErase", "NamesGone", "PushesGone", "TasksLock", "PushCursorsLock", "TasksErase", "Erasures", "EventsErase", "ErasureDone",
-			"TasksToPurge", "TaskHold", "ProgressGet", "ProgressSet", "ProgressForget", "KeysForget", "ProcessesForget", "AuditRemoved",
+			"TaskHold", "ProgressGet", "ProgressSet", "ProgressForget", "KeysForget", "ProcessesForget", "AuditRemoved",
 			"RetentionCounts", "TaskStatesGone", "ContextStatesGone", "NoticesGone", "CallsGone",
 		},
 		"at the end of a transaction of either; it reads and changes no row": {"CommitProve"},
 		"upkeep and metrics": {"DatabaseBytes", "TableFigures", "APIKeyCounts", "QueueDepth", "TasksParked", "PushCounts", "PushSecrets", "PushReseal", "TurnsSealed", "ForwardedReseal", "NoteReseal", "NotifySend", "NotifyQueueTrim"},
-		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeysPage", "APIKeyPlace", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeyReseal", "SigningKeysRetire"},
+		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeysPage", "APIKeyPlace", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeyReseal", "SigningKeysRetire"},
 		"the sessions of operators":                             {"SessionFind", "SessionAdd", "Sessions", "SessionEnd", "SessionsForget"},
 	} {
 		for _, name := range names {

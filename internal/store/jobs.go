@@ -55,8 +55,9 @@ type jobActor struct {
 // jobsKept is how long ended jobs are kept.
 const jobsKept = 90 * 24 * time.Hour
 
-// AddJob stores a job of the operator, and deletes those that ended long ago. Only a task created before the job is in it.
-func (o *Operator) AddJob(ctx context.Context, j *Job) (*Job, error) {
+// AddJob stores a job of the operator, and deletes those that ended long ago. Only a task created before the job is in it. A worker
+// has claimed it for ttl; zero: none has.
+func (o *Operator) AddJob(ctx context.Context, j *Job, worker task.ID, ttl time.Duration) (*Job, error) {
 	by := o.by
 	actor, err := json.Marshal(jobActor{by.Tenant, by.Subject, by.Method, by.Credential, by.Address})
 	if err != nil {
@@ -66,6 +67,10 @@ func (o *Operator) AddJob(ctx context.Context, j *Job) (*Job, error) {
 	id := uuid.UUID(o.s.NewTaskID())
 	arg := dbsqlc.JobAddParams{
 		ID: id, Action: j.Action, DryRun: j.DryRun, Filter: j.Filter, Options: j.Options, Reason: cleanName(by.Reason), Actor: actor, Position: id,
+		Ttl: ttl,
+	}
+	if !worker.IsZero() {
+		arg.Worker = (*uuid.UUID)(&worker)
 	}
 	if o.bound {
 		arg.Tenant = pgtype.Text{String: by.Tenant, Valid: true}

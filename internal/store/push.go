@@ -298,15 +298,15 @@ func (s *Store) Derive(ctx context.Context, purpose string) ([][]byte, error) {
 // reseal replaces secrets, and writes their number to the audit log. It locks configurations in the
 // order of their keys, without their tasks. A reopen locks them in another order, so one of the two
 // may have to retry.
-func (s *Store) reseal(ctx context.Context, fresh []dbsqlc.PushResealParams) (sealed int, err error) {
+func (v View) reseal(ctx context.Context, fresh []dbsqlc.PushResealParams) (sealed int, err error) {
 	if len(fresh) == 0 {
 		return 0, nil
 	}
-	err = s.again(ctx, "reseal", func() error {
-		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
+	err = v.s.again(ctx, "reseal", func() error {
+		return pgx.BeginFunc(ctx, v.s.api, func(tx pgx.Tx) error {
 			sealed = 0
 			for i := range fresh {
-				n, err := s.q.PushReseal(ctx, tx, fresh[i])
+				n, err := v.s.q.PushReseal(ctx, tx, fresh[i])
 				if err != nil {
 					return err
 				}
@@ -315,7 +315,7 @@ func (s *Store) reseal(ctx context.Context, fresh []dbsqlc.PushResealParams) (se
 			if sealed == 0 {
 				return nil
 			}
-			return s.note(ctx, tx, s.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
+			return v.note(ctx, tx, v.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
 		})
 	})
 	if err != nil {

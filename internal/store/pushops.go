@@ -42,6 +42,16 @@ type PushRow struct {
 	LockedUntil   time.Time // end of the current claim
 }
 
+// planned runs a statement that PostgreSQL plans for its arguments, in a transaction that only reads.
+func (s *Store) planned(ctx context.Context, read func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, s.api, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL plan_cache_mode = force_custom_plan"); err != nil {
+			return err
+		}
+		return read(tx)
+	})
+}
+
 // ListPushes lists configurations of all owners, those of the newest tasks first.
 func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error) {
 	arg := dbsqlc.PushListParams{
@@ -55,8 +65,7 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 		arg.BeforeTask, arg.BeforeID = uuid.UUID(f.BeforeTask), f.BeforeID
 	}
 	var rows []dbsqlc.PushListRow
-	// As in ListTasks: a generic plan would be bad for every filter.
-	err := s.planned(ctx, func(tx pgx.Tx) (err error) {
+	err := s.planned(ctx, func(tx pgx.Tx) (err error) { // a generic plan would be bad for every filter
 		rows, err = s.q.PushList(ctx, tx, arg)
 		return err
 	})

@@ -276,48 +276,17 @@ func (s *Store) RetiredRemote(ctx context.Context, within time.Duration) (retire
 	return retired, gone, translate("retired workers", err)
 }
 
-// RetireRemote tells a worker, or the connected ones of a version, to claim no more. It returns them. Errors: task.NotFound if
-// no worker matches.
-func (v View) RetireRemote(ctx context.Context, id task.ID, version string) ([]RemoteWorker, error) {
-	object := "version " + version
-	if version == "" {
-		object = id.String()
-	}
-	var rows []dbsqlc.RemoteRetireRow
-	err := v.record(ctx, auditWorkerRetired, task.ID{}, object, func(tx pgx.Tx) (done bool, err error) {
-		rows, err = v.s.q.RemoteRetire(ctx, tx, dbsqlc.RemoteRetireParams{ID: uuid.UUID(id), Version: version})
-		return len(rows) > 0, err
+// RetireRemote tells a worker to claim no more. Errors: task.NotFound.
+func (v View) RetireRemote(ctx context.Context, id task.ID) error {
+	var n int64
+	err := v.record(ctx, auditWorkerRetired, task.ID{}, id.String(), func(tx pgx.Tx) (done bool, err error) {
+		n, err = v.s.q.RemoteRetire(ctx, tx, uuid.UUID(id))
+		return n > 0, err
 	})
-	if err != nil {
-		return nil, translate("retire remote workers", err)
+	if err == nil && n == 0 {
+		return task.NotFound
 	}
-	if len(rows) == 0 {
-		return nil, task.NotFound
-	}
-	out := make([]RemoteWorker, len(rows))
-	for i, r := range rows {
-		out[i] = RemoteWorker{ID: task.ID(r.ID), Name: r.Name, Version: r.Version}
-	}
-	return out, nil
-}
-
-// RemoteWorkers lists the workers, those that were seen last first.
-func (s *Store) RemoteWorkers(ctx context.Context, most int) ([]RemoteWorker, error) {
-	rows, err := s.q.RemoteWorkers(ctx, s.api, int32(most))
-	if err != nil {
-		return nil, translate("list remote workers", err)
-	}
-	out := make([]RemoteWorker, len(rows))
-	for i, r := range rows {
-		out[i] = RemoteWorker{
-			ID: task.ID(r.Worker), Name: r.Name, Version: r.Version, SDK: r.Sdk, Replica: r.Replica, Agents: r.Agents,
-			FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, Connected: r.Connected, Running: int(r.Running),
-		}
-		if r.RetiredAt.Valid {
-			out[i].RetiredAt = r.RetiredAt.Time
-		}
-	}
-	return out, nil
+	return translate("retire a remote worker", err)
 }
 
 // ForgetRemote deletes workers that were last seen longer ago than age. more says that there may be further ones.

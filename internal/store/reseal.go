@@ -18,46 +18,46 @@ import (
 // Reseal seals everything that is sealed and still of use with the key that is now first, and returns how many values it
 // changed: secrets of webhooks, private signing keys, and of the turns that have not ended the forwarded headers and what came by
 // resume URLs. It leaves values that no key opens as they are, and reports them in the error.
-func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
-	ring, err := s.sealing(ctx)
+func (v View) Reseal(ctx context.Context) (sealed int, err error) {
+	ring, err := v.s.sealing(ctx)
 	if err != nil {
 		return 0, err
 	}
-	sealed, err = s.resealPushes(ctx, ring)
-	signing, lostSigning := s.resealSigningKeys(ctx, ring)
-	turns, lostTurns := s.resealTurns(ctx, ring)
+	sealed, err = v.resealPushes(ctx, ring)
+	signing, lostSigning := v.resealSigningKeys(ctx, ring)
+	turns, lostTurns := v.resealTurns(ctx, ring)
 	return sealed + signing + turns, errors.Join(err, lostSigning, lostTurns)
 }
 
-func (s *Store) resealSigningKeys(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
-	if len(s.secretKeys) == 0 {
+func (v View) resealSigningKeys(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
+	if len(v.s.secretKeys) == 0 {
 		return 0, nil // they stay as they are
 	}
-	rows, err := s.q.SigningKeys(ctx, s.api)
+	rows, err := v.s.q.SigningKeys(ctx, v.s.api)
 	if err != nil {
 		return 0, translate("reseal", err)
 	}
 	var lost []error
 	for _, r := range rows {
-		n, err := s.resealSigningKey(ctx, ring, r.KeyID, r.PrivateKey)
+		n, err := v.s.resealSigningKey(ctx, ring, r.KeyID, r.PrivateKey)
 		if err != nil {
 			lost = append(lost, fmt.Errorf("signing key %s: %w", r.KeyID, err))
 		}
 		sealed += int(n)
 	}
 	if sealed > 0 {
-		lost = append(lost, translate("reseal", s.again(ctx, "reseal", func() error {
-			return s.note(ctx, s.api, s.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
+		lost = append(lost, translate("reseal", v.s.again(ctx, "reseal", func() error {
+			return v.note(ctx, v.s.api, v.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
 		})))
 	}
 	return sealed, errors.Join(lost...)
 }
 
-func (s *Store) resealPushes(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
+func (v View) resealPushes(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
 	var lost []error
 	page := dbsqlc.PushSecretsParams{MaxRows: 500}
 	for {
-		rows, err := s.q.PushSecrets(ctx, s.api, page)
+		rows, err := v.s.q.PushSecrets(ctx, v.s.api, page)
 		if err != nil {
 			return sealed, translate("reseal", err)
 		}
@@ -75,7 +75,7 @@ func (s *Store) resealPushes(ctx context.Context, ring *secrets.Keys) (sealed in
 			}
 			fresh = append(fresh, dbsqlc.PushResealParams{Task: r.Task, ConfigID: r.ConfigID, Old: r.Secrets, Fresh: ring.Seal(value, at)})
 		}
-		n, err := s.reseal(ctx, fresh)
+		n, err := v.reseal(ctx, fresh)
 		if err != nil {
 			return sealed, translate("reseal", err)
 		}
@@ -88,18 +88,18 @@ func (s *Store) resealPushes(ctx context.Context, ring *secrets.Keys) (sealed in
 
 // resealTurns seals what the turns need that have not ended. It does so value by value: a turn may end meanwhile, and what
 // replicas seal meanwhile has the first key.
-func (s *Store) resealTurns(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
+func (v View) resealTurns(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
 	var lost []error
 	page := dbsqlc.TurnsSealedParams{MaxRows: 50}
 	for {
 		var rows []dbsqlc.TurnsSealedRow
-		rows, err = s.q.TurnsSealed(ctx, s.api, page)
+		rows, err = v.s.q.TurnsSealed(ctx, v.s.api, page)
 		if err != nil {
 			break
 		}
 		for i := range rows {
 			page.AfterID = rows[i].ID
-			n, bad := s.resealTurn(ctx, ring, &rows[i])
+			n, bad := v.s.resealTurn(ctx, ring, &rows[i])
 			sealed += n
 			if bad != nil {
 				lost = append(lost, fmt.Errorf("task %s: %w", rows[i].ID, bad))
@@ -110,8 +110,8 @@ func (s *Store) resealTurns(ctx context.Context, ring *secrets.Keys) (sealed int
 		}
 	}
 	if sealed > 0 {
-		err = errors.Join(err, s.again(ctx, "reseal", func() error {
-			return s.note(ctx, s.api, s.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
+		err = errors.Join(err, v.s.again(ctx, "reseal", func() error {
+			return v.note(ctx, v.s.api, v.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
 		}))
 	}
 	return sealed, errors.Join(append(lost, translate("reseal", err))...)

@@ -288,70 +288,8 @@ func (s *Store) EraseLogs(ctx context.Context) (more bool, err error) {
 	return len(ids) == retainTasks, translate("delete logs", err)
 }
 
-// PurgeFilter selects the tasks that an operator wants to delete. At least one field must be set.
-type PurgeFilter struct {
-	Task      task.ID
-	Tenant    *string // not nil: only of this tenant; "" is a tenant, too
-	Owner     *string
-	ContextID string
-	Agent     string
-	OlderThan time.Duration // only if their newest status is older
-}
-
-// Any reports whether a field of the filter is set.
-func (f *PurgeFilter) Any() bool {
-	return !f.Task.IsZero() || f.Tenant != nil || f.Owner != nil || f.ContextID != "" || f.Agent != "" || f.OlderThan > 0
-}
-
-// ToPurge returns a page of the tasks that match a filter, after an id, and how many of them are
-// held. A filter by only age or agent does not match open tasks.
-func (s *Store) ToPurge(ctx context.Context, f *PurgeFilter, after task.ID) (ids []task.ID, held int, err error) {
-	arg := dbsqlc.TasksToPurgeParams{
-		After: uuid.UUID(after), Task: uuid.UUID(f.Task), ContextID: f.ContextID, Agent: f.Agent, OlderThan: f.OlderThan,
-		ByTenant: f.Tenant != nil, ByOwner: f.Owner != nil, MaxRows: retainTasks,
-		Open: !f.Task.IsZero() || f.Tenant != nil || f.Owner != nil || f.ContextID != "",
-	}
-	if f.Tenant != nil {
-		arg.Tenant = *f.Tenant
-	}
-	if f.Owner != nil {
-		arg.Owner = *f.Owner
-	}
-	var rows []dbsqlc.TasksToPurgeRow
-	err = s.planned(ctx, func(tx pgx.Tx) (err error) {
-		rows, err = s.q.TasksToPurge(ctx, tx, arg)
-		return err
-	})
-	for _, r := range rows {
-		ids = append(ids, task.ID(r.ID))
-		if r.Held {
-			held++
-		}
-	}
-	return ids, held, translate("find tasks", err)
-}
-
-// AuditPurge returns the audit entry of a purge by an operator: the fact and the filter, but no
-// content.
-func (v View) AuditPurge(f *PurgeFilter) string {
-	var by []string
-	for _, part := range []struct {
-		name string
-		used bool
-	}{
-		{"task", !f.Task.IsZero()},
-		{"tenant", f.Tenant != nil},
-		{"owner", f.Owner != nil},
-		{"context", f.ContextID != ""},
-		{"agent", f.Agent != ""},
-		{"age", f.OlderThan > 0},
-	} {
-		if part.used {
-			by = append(by, part.name)
-		}
-	}
-	return v.audited(auditPurged, f.Task, f.Agent, "by "+strings.Join(by, ", "))
-}
+// AuditPurge returns the audit entry of a purge by an operator: the fact, but no content.
+func (v View) AuditPurge(id task.ID) string { return v.audited(auditPurged, id, "", "") }
 
 // Hold holds a task, which exempts it from retention, or ends the hold.
 func (v View) Hold(ctx context.Context, id task.ID, held bool) error {

@@ -130,12 +130,11 @@ func statements(t *testing.T) map[string]string {
 
 // Rare queries that may read a whole (small) table or index.
 var cold = map[string]string{
-	"QueueDepth":    "aggregates the queue, which has only queued and running tasks",
-	"OpsTasksNamed": "an operator's question",
-	"PushList":      "an operator's question",
-	"PushSecrets":   "an operator's act, on all of them",
-	"TurnsSealed":   "an operator's act, on the whole queue",
-	"AdminChanged":  "a live list that continues after a cut; each part stops at the limit",
+	"QueueDepth":   "aggregates the queue, which has only queued and running tasks",
+	"PushList":     "an operator's question",
+	"PushSecrets":  "an operator's act, on all of them",
+	"TurnsSealed":  "an operator's act, on the whole queue",
+	"AdminChanged": "a live list that continues after a cut; each part stops at the limit",
 }
 
 // ofSystem are the statements of the pages about the system, which read the newest rows up to a limit: a replica executes them once
@@ -231,7 +230,7 @@ func TestPlansOfHotQueries(t *testing.T) {
 				require.NotRegexp(t, seq, plan, "%s: %s", setting, name)
 			}
 			switch name {
-			case "EventsAppend", "EventsAppendLean", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsHeld", "RunsRescue", "RunHeard", "RunSilence", "MessageAppend", "TaskResume", "TaskCancel", "OpsOpenTasks":
+			case "EventsAppend", "EventsAppendLean", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsHeld", "RunsRescue", "RunHeard", "RunSilence", "MessageAppend", "TaskResume", "TaskCancel":
 				require.Contains(t, plan, "on tasks_open", name)
 				require.NotRegexp(t, ` tasks_(ended|kept|dated|\d+)`, plan, "%s: ended tasks are in no plan", name)
 			case "RemoteExpire", "RemoteLook":
@@ -287,7 +286,7 @@ func TestPlansForEmptyQueue(t *testing.T) {
 	node := regexp.MustCompile(`(?:Seq Scan|Index (?:Only )?Scan using (\w+)) on (tasks_\w+|task_queue|push_configs|push_cursors)\b`)
 	rare := []string{
 		"RunsRescue", // once a lease it reads all processes
-		"RunsOwned", "IdempotencyForget", "OpsOpenTasks", "QueueHurry",
+		"RunsOwned", "IdempotencyForget", "QueueHurry",
 		"PushCounts", // reads all rows that are due, or disabled
 	}
 	behind := background(t)
@@ -331,7 +330,7 @@ func TestPlansForDeadRows(t *testing.T) {
 		}
 		f.exec("VACUUM (ANALYZE) holdfast.tasks_open, holdfast.task_queue, holdfast.push_cursors")
 		for name, text := range statements(t) {
-			if cold[name] != "" || behind[name] || name == "OpsOpenTasks" || slices.Contains(ofSystem, name) { // operators' questions
+			if cold[name] != "" || behind[name] || slices.Contains(ofSystem, name) { // operators' questions
 				continue
 			}
 			lines := explain(t, c, name, text)

@@ -76,8 +76,6 @@ type Options struct {
 	// RowSecurity runs callers' statements under row-level security if the database allows it. See
 	// WithoutRowSecurity.
 	RowSecurity bool
-	// By is the actor in the audit log for actions without a caller: an operator, or empty.
-	By task.Caller
 	// WithoutAudit turns the audit log off.
 	WithoutAudit bool
 	// Tells reports whether an agent wants to be told about canceled tasks. Nil: none does.
@@ -170,7 +168,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		cancel()
 		return nil, err
 	}
-	s.View = View{s: s, db: s.api, by: o.By}
+	s.View = View{s: s, db: s.api}
 	if o.RowSecurity {
 		var err error
 		if s.withoutRowSecurity, err = admitCallers(ctx, s.api.Pool); err != nil {

@@ -664,8 +664,8 @@ export interface paths {
                 query?: {
                     /** @description only of this webhook */
                     config?: components["parameters"]["config2"];
-                    /** @description the most items of the page */
-                    limit?: components["parameters"]["limit"];
+                    /** @description the most items */
+                    limit?: components["parameters"]["limit10000"];
                 };
                 header?: never;
                 path: {
@@ -1129,6 +1129,8 @@ export interface paths {
                     failing?: components["parameters"]["failing"];
                     /** @description only those that lag */
                     due?: components["parameters"]["due"];
+                    /** @description only of this task */
+                    task?: components["parameters"]["ofTask"];
                     /** @description next of the page before */
                     before?: components["parameters"]["before"];
                     /** @description the most items of the page */
@@ -1154,6 +1156,50 @@ export interface paths {
         };
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make one delivery to a receiver, in the name of a task that does not exist
+         * @description This process makes it, by its rules, and stores nothing.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["trialRequest"];
+                };
+            };
+            responses: {
+                /** @description the receiver has answered, or could not be reached */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["trial"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
         delete?: never;
         options?: never;
         head?: never;
@@ -1374,8 +1420,8 @@ export interface paths {
                     agent?: components["parameters"]["agent"];
                     /** @description only those that are connected */
                     connected?: components["parameters"]["connected"];
-                    /** @description the most items of the page */
-                    limit?: components["parameters"]["limit"];
+                    /** @description the most items */
+                    limit?: components["parameters"]["limit10000"];
                 };
                 header?: never;
                 path?: never;
@@ -1955,7 +2001,73 @@ export interface paths {
             };
         };
         put?: never;
-        post?: never;
+        /** Verify the hashes of the audit log, and that it still has what was noted earlier */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["verifyRequest"];
+                };
+            };
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["verified"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/secrets/reseal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Seal stored secrets with the first secret key of this process */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["actRequest"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["resealed"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
         delete?: never;
         options?: never;
         head?: never;
@@ -2981,6 +3093,48 @@ export interface components {
                 row: number;
                 problem: string;
             }[];
+            /** @description the ends of the chains; note them for a later verification */
+            heads: components["schemas"]["auditHead"][];
+        };
+        auditHead: {
+            chain: number;
+            length: number;
+            head: string;
+        };
+        verifyRequest: {
+            /** @description of an earlier verification */
+            heads?: components["schemas"]["auditHead"][];
+        };
+        resealed: {
+            /** @description how many values have changed */
+            sealed: number;
+            /** @description which values could not be opened; they stay as they are */
+            error?: string;
+        };
+        trialRequest: {
+            url: string;
+            /** @description version of A2A of the body and the headers; default: the newest */
+            dialect?: string;
+            token?: string;
+            scheme?: string;
+            credentials?: string;
+            /** @description of the task whose completion is claimed */
+            agent?: string;
+            tenant?: string;
+            owner?: string;
+        };
+        trial: {
+            url: string;
+            dialect: string;
+            content_type: string;
+            task_id: string;
+            delivery_id: string;
+            /** @description that the receiver must know */
+            issuer: string;
+            class: string;
+            status?: number;
+            error?: string;
+            took_ms: number;
         };
         away: {
             /** Format: date-time */
@@ -3159,6 +3313,11 @@ export interface components {
             since?: string;
             /** Format: date-time */
             until?: string;
+            /**
+             * Format: date-time
+             * @description only tasks whose newest status is older
+             */
+            status_before?: string;
         };
         jobRequest: {
             /** @enum {unknown} */
@@ -3279,6 +3438,10 @@ export interface components {
         lastEventIdQuery: string;
         /** @description the most items of the page */
         limit: number;
+        /** @description the most items */
+        limit10000: number;
+        /** @description only of this task */
+        ofTask: string;
         /** @description only entries of callers that authenticated like this; operator for operators */
         method: string;
         /** @description the name in the configuration */
@@ -3375,6 +3538,11 @@ export type Database = components['schemas']['database'];
 export type Growth = components['schemas']['growth'];
 export type NextDrop = components['schemas']['nextDrop'];
 export type Verified = components['schemas']['verified'];
+export type AuditHead = components['schemas']['auditHead'];
+export type VerifyRequest = components['schemas']['verifyRequest'];
+export type Resealed = components['schemas']['resealed'];
+export type TrialRequest = components['schemas']['trialRequest'];
+export type Trial = components['schemas']['trial'];
 export type Away = components['schemas']['away'];
 export type Depths = components['schemas']['depths'];
 export type Replicas = components['schemas']['replicas'];
@@ -3426,6 +3594,8 @@ export type ParameterKind = components['parameters']['kind'];
 export type ParameterLastEventId = components['parameters']['lastEventId'];
 export type ParameterLastEventIdQuery = components['parameters']['lastEventIdQuery'];
 export type ParameterLimit = components['parameters']['limit'];
+export type ParameterLimit10000 = components['parameters']['limit10000'];
+export type ParameterOfTask = components['parameters']['ofTask'];
 export type ParameterMethod = components['parameters']['method'];
 export type ParameterName = components['parameters']['name'];
 export type ParameterObject = components['parameters']['object'];

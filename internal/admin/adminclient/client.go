@@ -1,4 +1,4 @@
-// Package adminclient is a client of the admin API, with the types of docs/admin-api.yaml that the command line reads.
+// Package adminclient is a client of the admin API. Package shown has the types of its answers.
 package adminclient
 
 import (
@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
-	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -27,14 +25,22 @@ import (
 type Client struct {
 	base       string
 	credential string
+	within     time.Duration // of a request that is no stream; 0: no limit
 	http       *http.Client
 }
 
 // New makes a client for an admin address, such as http://127.0.0.1:9090. credential is an API key or a token, or "".
 func New(server, credential string) *Client {
-	c := &Client{base: strings.TrimSuffix(server, "/") + "/admin/v1", credential: credential}
+	c := &Client{base: strings.TrimSuffix(server, "/") + "/admin/v1", credential: credential, within: answerWithin}
 	// A redirect would take the credential, and a write, elsewhere.
 	c.http = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c
+}
+
+// Local makes a client for the API in this process, whose requests may take any time.
+func Local(api http.Handler) *Client {
+	c := New("http://local", "")
+	c.within, c.http.Transport = 0, inProcess{api}
 	return c
 }
 
@@ -43,184 +49,6 @@ func (c *Client) Trust(authorities *x509.CertPool) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
 	c.http.Transport = transport
-}
-
-// Task is a task as a list has it.
-type Task struct {
-	ID        string    `json:"id"`
-	TaskID    string    `json:"task_id"`
-	Agent     string    `json:"agent"`
-	Tenant    string    `json:"tenant"`
-	Owner     string    `json:"owner"`
-	ContextID string    `json:"context_id"`
-	Dialect   string    `json:"dialect"`
-	State     string    `json:"state"`
-	StatusAt  time.Time `json:"status_at"`
-	CreatedAt time.Time `json:"created_at"`
-	LastSeq   task.Seq  `json:"last_seq"`
-	Direct    bool      `json:"direct,omitempty"`
-	TraceID   string    `json:"trace_id,omitempty"`
-	RetriedAs string    `json:"retried_as,omitempty"`
-	// Attempt and the others are required by the document.
-	Attempt       int   `json:"attempt"`
-	Runs          int   `json:"runs"`
-	Turns         int   `json:"turns"`
-	Pending       int   `json:"pending"`
-	ArtifactBytes int64 `json:"artifact_bytes"`
-}
-
-// TaskDetail is one task.
-type TaskDetail struct {
-	Task
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-}
-
-// TasksPage is a page of tasks. Next is the before of the next one.
-type TasksPage struct {
-	Tasks []Task `json:"tasks"`
-	Next  string `json:"next,omitempty"`
-}
-
-// Event is an event of a log, as it is stored.
-type Event struct {
-	Seq        task.Seq        `json:"seq"`
-	Kind       string          `json:"kind"`
-	At         time.Time       `json:"at"`
-	Attempt    int             `json:"attempt"`
-	State      string          `json:"state,omitempty"`
-	ArtifactID string          `json:"artifact_id,omitempty"`
-	Append     bool            `json:"append,omitempty"`
-	Last       bool            `json:"last,omitempty"`
-	Payload    json.RawMessage `json:"payload,omitempty"`
-}
-
-// LogPage is a page of a log.
-type LogPage struct {
-	Events []Event  `json:"events"`
-	Next   task.Seq `json:"next,omitempty"`
-}
-
-// Lineage has the calls of a task, and the one that created it.
-type Lineage struct {
-	CalledBy string       `json:"called_by,omitempty"`
-	CallID   string       `json:"call_id,omitempty"`
-	Calls    []shown.Call `json:"calls"`
-}
-
-// WebhooksPage is a page of webhooks.
-type WebhooksPage struct {
-	Webhooks []shown.Push `json:"webhooks"`
-	Next     string       `json:"next,omitempty"`
-}
-
-// Attempts are attempts to deliver.
-type Attempts struct {
-	Attempts []shown.Attempt `json:"attempts"`
-}
-
-// Acted is the answer of an action.
-type Acted struct {
-	Outcome       string `json:"outcome"`
-	NewTask       string `json:"new_task,omitempty"`
-	ExportedLines int    `json:"exported_lines,omitempty"`
-}
-
-// Plan is what retention would delete now.
-type Plan struct {
-	Steps []shown.Step `json:"steps"`
-}
-
-// Findings are those of doctor.
-type Findings struct {
-	Status doctor.Status    `json:"status"`
-	Checks []doctor.Finding `json:"checks"`
-}
-
-// AuditRow is a row of the audit log.
-type AuditRow struct {
-	At      time.Time       `json:"at"`
-	Chain   int             `json:"chain"`
-	N       int64           `json:"n"`
-	Login   string          `json:"login"`
-	Entries json.RawMessage `json:"entries"`
-}
-
-// AuditPage is a page of the audit log.
-type AuditPage struct {
-	Rows []AuditRow `json:"rows"`
-	Next string     `json:"next,omitempty"`
-}
-
-// KeysPage is a page of API keys.
-type KeysPage struct {
-	Keys     []shown.Key `json:"keys"`
-	Accepted bool        `json:"accepted"`
-	Next     string      `json:"next,omitempty"`
-}
-
-// Agent is an agent of the server's configuration.
-type Agent struct {
-	Name        string     `json:"name"`
-	Default     bool       `json:"default,omitempty"`
-	Kind        string     `json:"kind"`
-	Concurrency int        `json:"concurrency,omitzero"` // 0: that of its remote workers
-	MaxAttempts int        `json:"max_attempts"`
-	Away        *Away      `json:"away,omitempty"`
-	Queue       *Depths    `json:"queue,omitempty"`   // nil: the operator sees one tenant only
-	Workers     *int       `json:"workers,omitempty"` // connected ones, of an agent of the kind worker
-	Signature   *Signature `json:"signature,omitempty"`
-}
-
-// Away says since when an agent does not begin runs.
-type Away struct {
-	Since  time.Time `json:"since"`
-	LastAt time.Time `json:"last_at"`
-	Error  string    `json:"error,omitempty"`
-}
-
-// Depths count the tasks of an agent.
-type Depths struct {
-	Waiting       int64   `json:"waiting"`
-	Running       int64   `json:"running"`
-	Timers        int64   `json:"timers"`
-	Calls         int64   `json:"calls"`
-	Parked        int64   `json:"parked"`
-	OldestSeconds float64 `json:"oldest_seconds"`
-}
-
-// Signature says whether clients can verify the card of an agent.
-type Signature struct {
-	Status    string `json:"status"`
-	KeyID     string `json:"key_id,omitempty"`
-	Algorithm string `json:"algorithm,omitempty"`
-	Detail    string `json:"detail,omitempty"`
-}
-
-// Agents are the agents of the configuration.
-type Agents struct {
-	Agents []Agent `json:"agents"`
-}
-
-// AgentDetail is an agent with its card.
-type AgentDetail struct {
-	Agent
-	Card json.RawMessage `json:"card,omitempty"`
-}
-
-// Job is a job.
-type Job struct {
-	ID      string `json:"id"`
-	State   string `json:"state"`
-	Matched int    `json:"matched"`
-	Done    int    `json:"done"`
-	Skipped int    `json:"skipped"`
-	Failed  int    `json:"failed"`
-}
-
-// Changed is a task of a live list.
-type Changed struct {
-	Task    Task `json:"task"`
-	Matches bool `json:"matches"`
 }
 
 // maxAnswer bounds an answer, in bytes. A page of a log has 4 MiB, or one event.
@@ -256,8 +84,11 @@ func OfTask(id string, parts ...string) string {
 }
 
 func (c *Client) do(ctx context.Context, method, path string, body []byte, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
+	if c.within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.within)
+		defer cancel()
+	}
 	res, err := c.begin(ctx, method, path, body)
 	if err != nil {
 		return err

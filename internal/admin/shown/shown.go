@@ -89,6 +89,20 @@ func OfAttempt(a *store.PushAttempt) Attempt {
 	}
 }
 
+// Trial is a delivery to a receiver without a task, and its outcome.
+type Trial struct {
+	URL         string  `json:"url"`
+	Dialect     string  `json:"dialect"`
+	ContentType string  `json:"content_type"`
+	TaskID      string  `json:"task_id"`
+	DeliveryID  string  `json:"delivery_id"`
+	Issuer      string  `json:"issuer"` // that the receiver must know
+	Class       string  `json:"class"`
+	Status      int     `json:"status,omitempty"`
+	Error       string  `json:"error,omitempty"`
+	TookMS      float64 `json:"took_ms"`
+}
+
 // The outcomes of a change to a webhook.
 const (
 	Due      = "due"      // its delivery starts now

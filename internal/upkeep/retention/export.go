@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -125,19 +124,22 @@ type lineHead struct {
 	Tenant    string    `json:"tenant"`
 	Owner     string    `json:"owner"`
 	ContextID string    `json:"context_id"`
+	State     string    `json:"state"`
 	EndedAt   time.Time `json:"ended_at"`
 }
 
-func (h *lineHead) matches(f *store.PurgeFilter, now time.Time) bool {
-	return (f.Task.IsZero() || f.Task.String() == h.Task) &&
-		(f.Tenant == nil || *f.Tenant == h.Tenant) && (f.Owner == nil || *f.Owner == h.Owner) &&
-		(f.ContextID == "" || f.ContextID == h.ContextID) && (f.Agent == "" || f.Agent == h.Agent) &&
-		(f.OlderThan == 0 || h.EndedAt.Before(now.Add(-f.OlderThan)))
+// header returns the task of a line.
+func (h *lineHead) header() (*task.Task, error) {
+	id, err := task.ParseID(h.Task)
+	state, _ := task.ParseState(h.State)
+	return &task.Task{
+		ID: id, Agent: h.Agent, Tenant: h.Tenant, Owner: h.Owner, ContextID: h.ContextID, Status: task.Status{State: state, At: h.EndedAt},
+	}, err
 }
 
-// purgeExports removes the lines of tasks that match one of the filters from all files of the directory, and
-// returns their number.
-func (r *Retention) purgeExports(ctx context.Context, filters []*store.PurgeFilter, now time.Time) (lines int, err error) {
+// PurgeExports removes the lines of tasks that match from all files of the directory, and returns their number. The tasks have what a
+// store.AdminFilter selects by.
+func (r *Retention) PurgeExports(ctx context.Context, matches func(*task.Task) bool) (lines int, err error) {
 	if r.Export == "" {
 		return 0, nil
 	}
@@ -151,7 +153,7 @@ func (r *Retention) purgeExports(ctx context.Context, filters []*store.PurgeFilt
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := purgeFile(name, filters, now)
+		n, err := purgeFile(name, matches)
 		lines += n
 		return err
 	})
@@ -161,8 +163,8 @@ func (r *Retention) purgeExports(ctx context.Context, filters []*store.PurgeFilt
 	return lines, nil
 }
 
-// purgeFile rewrites a file without the lines that match one of the filters, and then replaces the old file.
-func purgeFile(name string, filters []*store.PurgeFilter, now time.Time) (lines int, err error) {
+// purgeFile rewrites a file without the lines of tasks that match, and then replaces the old file.
+func purgeFile(name string, matches func(*task.Task) bool) (lines int, err error) {
 	unlock, err := lock(name)
 	if err != nil {
 		return 0, err
@@ -192,7 +194,11 @@ func purgeFile(name string, filters []*store.PurgeFilter, now time.Time) (lines 
 		if err := json.Unmarshal(line, &h); err != nil {
 			return 0, fmt.Errorf("%s: %w", name, err)
 		}
-		if slices.ContainsFunc(filters, func(f *store.PurgeFilter) bool { return h.matches(f, now) }) {
+		t, err := h.header()
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		if matches(t) {
 			lines++
 			continue
 		}

@@ -70,9 +70,9 @@ func killEverywhere(t *testing.T, f *fixture, rows bool, least int) {
 			require.NotContains(t, lines, h.ID.String(), "killed at %d", n)
 		}
 		require.Empty(t, storetest.Must(f.Detached(t.Context(), partition.Tasks))(t), "killed at %d", n)
-		owner := "o"
-		_, err := clean.Purge(t.Context(), &store.PurgeFilter{Owner: &owner})
-		require.NoError(t, err)
+		for _, h := range stay {
+			storetest.Must(clean.Erase(t.Context(), h.ID, f.View))(t)
+		}
 	}
 	t.Log("statements that write:", writes)
 	require.Greater(t, len(writes), least, "the sweep has that many statements that write")

@@ -8,79 +8,26 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Purged counts what a purge has deleted.
-type Purged struct {
-	Tasks    int // tasks deleted from the database
-	Held     int // tasks that stay because they are held
-	Exported int // lines deleted from exports
-}
-
-// Purge deletes the tasks that match a filter, whatever their retention: from the tables, from the
-// webhook queue, and from the exports of this machine. It writes an entry to the audit log. It
-// blocks until all are deleted or ctx ends; another call continues. Errors: task.Invalid if the
-// filter is empty.
-func (r *Retention) Purge(ctx context.Context, f *store.PurgeFilter) (done Purged, err error) {
-	return r.PurgeBy(ctx, f, r.Store.View)
-}
-
-// PurgeBy is Purge. The audit log names the actor of a view.
-func (r *Retention) PurgeBy(ctx context.Context, f *store.PurgeFilter, by store.View) (done Purged, err error) {
-	now, err := r.now(ctx)
-	if err != nil {
-		return done, err
-	}
-	if done, err = r.EraseBy(ctx, f, by); err != nil {
-		return done, err
-	}
-	done.Exported, err = r.purgeExports(ctx, []*store.PurgeFilter{f}, now)
-	return done, err
-}
-
-// PurgeExports deletes the lines of tasks that match one of the filters from the exports of this machine: what EraseBy leaves.
-func (r *Retention) PurgeExports(ctx context.Context, filters []*store.PurgeFilter) (lines int, err error) {
-	now, err := r.now(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return r.purgeExports(ctx, filters, now)
-}
-
-// EraseBy is PurgeBy without the exports.
-func (r *Retention) EraseBy(ctx context.Context, f *store.PurgeFilter, by store.View) (done Purged, err error) {
-	if !f.Any() {
-		return done, task.Errorf(task.Invalid, "the purge selects no tasks: name a task, owner, tenant, context, agent or age")
-	}
-	said := by.AuditPurge(f)
-	for after := (task.ID{}); ; {
-		ids, held, err := r.Store.ToPurge(ctx, f, after)
-		if err != nil {
-			return done, err
+// Erase deletes a task, whatever its retention, from the tables and from the webhook queue. It waits while another statement has
+// locked the task. The audit log names the actor of a view. held says that the task stays because it is held.
+func (r *Retention) Erase(ctx context.Context, id task.ID, by store.View) (held bool, err error) {
+	for {
+		gone, err := r.Store.Erase(ctx, []task.ID{id}, true, by.AuditPurge(id))
+		for more := err == nil; more && err == nil; {
+			more, err = r.Store.EraseLogs(ctx)
 		}
-		if len(ids) == 0 {
-			break
+		if err != nil || len(gone) > 0 {
+			return false, err
 		}
-		began := time.Now()
-		gone, err := r.Store.Erase(ctx, ids, true, said)
-		if err != nil {
-			return done, err
+		left, err := r.Store.TasksByID(ctx, []task.ID{id})
+		if err != nil || len(left) == 0 {
+			return false, err // another purge has deleted it
 		}
-		done.Tasks += len(gone)
-		done.Held += held
-		if len(gone)+held < len(ids) {
-			// Another statement has locked some of them for a moment: retry this page.
-			done.Held -= held
-			began = began.Add(-20 * time.Millisecond)
-		} else {
-			after = ids[len(ids)-1]
+		if !left[0].HeldAt.IsZero() {
+			return true, nil
 		}
-		for more := true; more; {
-			if more, err = r.Store.EraseLogs(ctx); err != nil {
-				return done, err
-			}
-		}
-		if !yield(ctx, time.Since(began)) {
-			return done, ctx.Err()
+		if !yield(ctx, 20*time.Millisecond) {
+			return false, ctx.Err()
 		}
 	}
-	return done, nil
 }

@@ -204,7 +204,7 @@ func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
 	require.NoError(t, err)
 
 	// A purge of one task deletes no other of its conversation.
-	require.Equal(t, Purged{Tasks: 1}, storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{Task: young.ID}))(t))
+	require.False(t, storetest.Must(r.Erase(t.Context(), young.ID, f.View))(t))
 	require.False(t, f.there(young))
 }
 
@@ -312,29 +312,29 @@ func TestPurge(t *testing.T) {
 	held := f.make(past{agent: "b", owner: "alice", age: day, state: task.StateCompleted})
 	require.NoError(t, f.Hold(t.Context(), held.ID, true))
 	his := f.make(past{agent: "a", owner: "bob", age: day, state: task.StateCompleted, chunks: 3})
-	owner := "alice"
-	got := storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner}))(t)
-	require.Equal(t, Purged{Tasks: 2, Held: 1, Exported: 1}, got)
 	for _, h := range hers {
+		require.False(t, storetest.Must(r.Erase(t.Context(), h.ID, f.View))(t))
 		require.False(t, f.there(h))
 	}
+	require.True(t, storetest.Must(r.Erase(t.Context(), held.ID, f.View))(t))
 	require.True(t, f.there(held))
 	require.True(t, f.there(his))
-	require.Equal(t, []string{"bob"}, lines())
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.erasures"))
-	other := "other"
-	n := storetest.Must(r.PurgeExports(t.Context(), []*store.PurgeFilter{{Task: hers[0].ID}, {Task: exported[1].ID, Tenant: &other}}))(t)
-	require.Zero(t, n, "the lines of another tenant stay")
-	n = storetest.Must(r.PurgeExports(t.Context(), []*store.PurgeFilter{{Task: hers[0].ID}, {Task: exported[1].ID}}))(t)
-	require.Equal(t, 1, n, "the line of a task that is gone")
-	require.Empty(t, lines())
-	require.Equal(t, "by owner", scan[string](f, "SELECT DISTINCT object FROM holdfast.v_audit WHERE action = 'task.purged'"))
+	require.Equal(t, 2, scan[int](f, "SELECT count(DISTINCT task) FROM holdfast.v_audit WHERE action = 'task.purged'"))
 	require.NotContains(t, scan[string](f, "SELECT string_agg(entries::text, '') FROM holdfast.audit_log"), "secret")
+	require.False(t, storetest.Must(r.Erase(t.Context(), hers[0].ID, f.View))(t), "it is gone")
 
-	_, err := r.Purge(t.Context(), &store.PurgeFilter{})
-	require.ErrorIs(t, err, task.Invalid)
-	require.Equal(t, Purged{Held: 1}, storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner}))(t), "a second purge finds nothing new")
-	require.Equal(t, 1, storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{OlderThan: 12 * time.Hour}))(t).Tasks, "his")
+	// The lines of tasks that are gone from the database.
+	owner, age := "alice", f.now.Add(-39*day)
+	purged := func(filter *store.AdminFilter) int {
+		return storetest.Must(r.PurgeExports(t.Context(), filter.Matches))(t)
+	}
+	require.Zero(t, purged(&store.AdminFilter{Owner: &owner, Agent: "b"}))
+	require.Equal(t, 1, purged(&store.AdminFilter{Owner: &owner, States: []task.State{task.StateCompleted}}))
+	require.Equal(t, []string{"bob"}, lines())
+	require.Zero(t, purged(&store.AdminFilter{StatusBefore: age.Add(-30 * day)}))
+	require.Equal(t, 1, purged(&store.AdminFilter{StatusBefore: age}))
+	require.Empty(t, lines())
 }
 
 func TestSweepDeletesRecords(t *testing.T) {

@@ -807,9 +807,9 @@ func TestDrainAndRetire(t *testing.T) {
 		"agents": []workerapitest.Doc{workerapitest.Slots("a", 1)}, "wait": 60, "running": []string{run.ID},
 	})
 	w.look()
-	known := storetest.Must(w.replicas[1].store.RemoteWorkers(t.Context(), 10))(t)
+	known := storetest.Must(w.replicas[1].store.RemoteWorkersOf(t.Context(), "", false, 10))(t)
 	require.Len(t, known, 2)
-	storetest.Must(w.replicas[1].store.RetireRemote(t.Context(), task.ID(uuid.MustParse(one.ID())), ""))(t)
+	require.NoError(t, w.replicas[1].store.RetireRemote(t.Context(), task.ID(uuid.MustParse(one.ID()))))
 	w.look()
 	require.Equal(t, "worker", next(t, retires).Drain)
 	require.Equal(t, "worker", one.Claim(t, 60, workerapitest.Slots("a", 1)).Drain, "each time")
@@ -821,15 +821,13 @@ func TestDrainAndRetire(t *testing.T) {
 	doc := run.Read(t)
 	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended, "runs are still served")
 
-	storetest.Must(w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v1"))(t)
-	_, err := w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v2")
-	require.ErrorIs(t, err, task.NotFound)
+	require.ErrorIs(t, w.replicas[1].store.RetireRemote(t.Context(), task.ID{}), task.NotFound)
 
 	// Old workers are forgotten.
 	w.exec("UPDATE holdfast.remote_workers SET last_seen = now() - interval '8 days'")
 	storetest.Must(w.replicas[0].store.SeenRemote(t.Context(), "r", []store.RemoteWorker{{ID: store.NewID(), Name: "new"}}))(t)
 	storetest.Must(w.replicas[1].store.ForgetRemote(t.Context(), 7*24*time.Hour))(t)
-	left := storetest.Must(w.replicas[1].store.RemoteWorkers(t.Context(), 10))(t)
+	left := storetest.Must(w.replicas[1].store.RemoteWorkersOf(t.Context(), "", false, 10))(t)
 	require.Len(t, left, 1)
 	require.Equal(t, "new", left[0].Name)
 }

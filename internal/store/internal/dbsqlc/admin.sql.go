@@ -819,8 +819,8 @@ SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, trace
  WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4
    AND t.state = ANY($5::smallint[])
    AND ($6::text = '' OR t.agent = $6) AND (NOT $7::boolean OR t.tenant = $8::text)
-   AND (NOT $9::boolean OR t.owner = $10::text)
- ORDER BY t.id DESC LIMIT $11
+   AND (NOT $9::boolean OR t.owner = $10::text) AND t.status_at < $11::timestamptz
+ ORDER BY t.id DESC LIMIT $12
 `
 
 type AdminTasksParams struct {
@@ -834,6 +834,7 @@ type AdminTasksParams struct {
 	Tenant       string
 	ByOwner      bool
 	Owner        string
+	StatusBefore time.Time
 	MaxRows      int32
 }
 
@@ -850,6 +851,7 @@ func (q *Queries) AdminTasks(ctx context.Context, db DBTX, arg AdminTasksParams)
 		arg.Tenant,
 		arg.ByOwner,
 		arg.Owner,
+		arg.StatusBefore,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -992,8 +994,8 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t
            AND c.state <= $5 OFFSET 0) t
  WHERE t.state = ANY($6::smallint[])
    AND ($7::text = '' OR t.agent = $7) AND (NOT $8::boolean OR t.tenant = $9::text)
-   AND (NOT $10::boolean OR t.owner = $11::text)
- ORDER BY t.id DESC LIMIT $12
+   AND (NOT $10::boolean OR t.owner = $11::text) AND t.status_at < $12::timestamptz
+ ORDER BY t.id DESC LIMIT $13
 `
 
 type AdminTasksOfContextParams struct {
@@ -1008,6 +1010,7 @@ type AdminTasksOfContextParams struct {
 	Tenant       string
 	ByOwner      bool
 	Owner        string
+	StatusBefore time.Time
 	MaxRows      int32
 }
 
@@ -1025,6 +1028,7 @@ func (q *Queries) AdminTasksOfContext(ctx context.Context, db DBTX, arg AdminTas
 		arg.Tenant,
 		arg.ByOwner,
 		arg.Owner,
+		arg.StatusBefore,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -1137,6 +1141,77 @@ func (q *Queries) AdminTasksSaying(ctx context.Context, db DBTX, arg AdminTasksS
 	return items, nil
 }
 
+const adminTasksSince = `-- name: AdminTasksSince :many
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id > $1 ORDER BY id LIMIT $2
+`
+
+type AdminTasksSinceParams struct {
+	Since   uuid.UUID
+	MaxRows int32
+}
+
+// Tasks created after a task or a time; an id begins with its time (primary key).
+func (q *Queries) AdminTasksSince(ctx context.Context, db DBTX, arg AdminTasksSinceParams) ([]Task, error) {
+	rows, err := db.Query(ctx, adminTasksSince, arg.Since, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Task
+	for rows.Next() {
+		var i Task
+		if err := rows.Scan(
+			&i.ID,
+			&i.ClientID,
+			&i.Agent,
+			&i.Tenant,
+			&i.Owner,
+			&i.ContextID,
+			&i.Dialect,
+			&i.Metadata,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.State,
+			&i.Direct,
+			&i.LastSeq,
+			&i.StatusSeq,
+			&i.StatusAt,
+			&i.AgentMetadata,
+			&i.ArtifactsSeq,
+			&i.ArtifactBytes,
+			&i.StreamBase,
+			&i.Turns,
+			&i.Pending,
+			&i.Runs,
+			&i.Attempt,
+			&i.RunOrdinal,
+			&i.WorkerID,
+			&i.ClaimedAt,
+			&i.Posted,
+			&i.PostedAttempt,
+			&i.HeardAt,
+			&i.WakesAt,
+			&i.Interruptible,
+			&i.ResumeUntil,
+			&i.ResumedSeq,
+			&i.CancelRequested,
+			&i.CancelRequestedAt,
+			&i.Lineage,
+			&i.Pushes,
+			&i.Kept,
+			&i.HeldAt,
+			&i.RetriedAs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const adminUsage = `-- name: AdminUsage :many
 SELECT u.model, count(*)::bigint AS reports, coalesce(sum(u.input), 0)::text AS input_tokens,
        coalesce(sum(u.output), 0)::text AS output_tokens,
@@ -1233,8 +1308,10 @@ func (q *Queries) AdminWindow(ctx context.Context, db DBTX, arg AdminWindowParam
 }
 
 const jobAdd = `-- name: JobAdd :one
-INSERT INTO holdfast.admin_jobs (id, action, dry_run, filter, options, reason, tenant, actor, position)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO holdfast.admin_jobs (id, action, dry_run, filter, options, reason, tenant, actor, position, worker_id, started_at, claimed_until)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, w.id,
+       CASE WHEN w.id IS NOT NULL THEN now() END, CASE WHEN w.id IS NULL THEN 'epoch' ELSE now() + $10::interval END
+  FROM (SELECT $11::uuid AS id) w
 RETURNING id, action, dry_run, filter, options, reason, tenant, actor, position, batch, matched, done, skipped, failed, failures, fence, worker_id, claimed_until, created_at, started_at, canceled_at, ended_at
 `
 
@@ -1248,8 +1325,11 @@ type JobAddParams struct {
 	Tenant   pgtype.Text
 	Actor    []byte
 	Position uuid.UUID
+	Ttl      time.Duration
+	Worker   *uuid.UUID
 }
 
+// With a worker, the process that adds the job has claimed it.
 func (q *Queries) JobAdd(ctx context.Context, db DBTX, arg JobAddParams) (AdminJob, error) {
 	row := db.QueryRow(ctx, jobAdd,
 		arg.ID,
@@ -1261,6 +1341,8 @@ func (q *Queries) JobAdd(ctx context.Context, db DBTX, arg JobAddParams) (AdminJ
 		arg.Tenant,
 		arg.Actor,
 		arg.Position,
+		arg.Ttl,
+		arg.Worker,
 	)
 	var i AdminJob
 	err := row.Scan(

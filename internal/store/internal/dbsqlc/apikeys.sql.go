@@ -101,7 +101,7 @@ type APIKeyFindRow struct {
 	UseUnrecorded bool
 }
 
-// Clients' API keys. All statements except the list use the primary key.
+// Clients' API keys. All statements use the primary key.
 // The database's clock decides whether a key has expired.
 func (q *Queries) APIKeyFind(ctx context.Context, db DBTX, keyID string) (APIKeyFindRow, error) {
 	row := db.QueryRow(ctx, aPIKeyFind, keyID)
@@ -158,40 +158,4 @@ UPDATE holdfast.api_keys SET last_used_at = now()
 func (q *Queries) APIKeyUsed(ctx context.Context, db DBTX, keyID string) error {
 	_, err := db.Exec(ctx, aPIKeyUsed, keyID)
 	return err
-}
-
-const aPIKeys = `-- name: APIKeys :many
-SELECT key_id, key_hash, name, tenant, subject, scopes, created_at, expires_at, revoked_at, last_used_at FROM holdfast.api_keys ORDER BY created_at DESC, key_id
-`
-
-// For operators: all keys, the newest first.
-func (q *Queries) APIKeys(ctx context.Context, db DBTX) ([]APIKey, error) {
-	rows, err := db.Query(ctx, aPIKeys)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []APIKey
-	for rows.Next() {
-		var i APIKey
-		if err := rows.Scan(
-			&i.KeyID,
-			&i.KeyHash,
-			&i.Name,
-			&i.Tenant,
-			&i.Subject,
-			&i.Scopes,
-			&i.CreatedAt,
-			&i.ExpiresAt,
-			&i.RevokedAt,
-			&i.LastUsedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

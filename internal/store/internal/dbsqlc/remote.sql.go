@@ -653,47 +653,17 @@ func (q *Queries) RemoteRenew(ctx context.Context, db DBTX, arg RemoteRenewParam
 	return items, nil
 }
 
-const remoteRetire = `-- name: RemoteRetire :many
-UPDATE holdfast.remote_workers SET retired_at = coalesce(retired_at, now())
- WHERE id = ANY(ARRAY(
-    SELECT w.id FROM holdfast.remote_workers w
-     WHERE CASE WHEN $1::text <> '' THEN w.version = $1 AND w.last_seen > now() - interval '90 seconds'
-                ELSE w.id = $2::uuid END
-     ORDER BY w.id FOR UPDATE))
-RETURNING id, name, version
+const remoteRetire = `-- name: RemoteRetire :execrows
+UPDATE holdfast.remote_workers SET retired_at = coalesce(retired_at, now()) WHERE id = $1
 `
 
-type RemoteRetireParams struct {
-	Version string
-	ID      uuid.UUID
-}
-
-type RemoteRetireRow struct {
-	ID      uuid.UUID
-	Name    string
-	Version string
-}
-
-// Retires one worker, or all of a version that were seen lately. Those that are retired already stay so.
-// It locks rows in the order of their ids, as RemoteSeen does.
-func (q *Queries) RemoteRetire(ctx context.Context, db DBTX, arg RemoteRetireParams) ([]RemoteRetireRow, error) {
-	rows, err := db.Query(ctx, remoteRetire, arg.Version, arg.ID)
+// One that is retired already stays so. By primary key.
+func (q *Queries) RemoteRetire(ctx context.Context, db DBTX, id uuid.UUID) (int64, error) {
+	result, err := db.Exec(ctx, remoteRetire, id)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer rows.Close()
-	var items []RemoteRetireRow
-	for rows.Next() {
-		var i RemoteRetireRow
-		if err := rows.Scan(&i.ID, &i.Name, &i.Version); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return result.RowsAffected(), nil
 }
 
 const remoteRetired = `-- name: RemoteRetired :many
@@ -789,59 +759,6 @@ func (q *Queries) RemoteSeen(ctx context.Context, db DBTX, arg RemoteSeenParams)
 	for rows.Next() {
 		var i RemoteSeenRow
 		if err := rows.Scan(&i.ID, &i.Retired); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const remoteWorkers = `-- name: RemoteWorkers :many
-SELECT worker, name, version, sdk, agents, replica, first_seen, last_seen,
-       coalesce(connected, false)::boolean AS connected, retired_at, running
-  FROM holdfast.v_remote_workers ORDER BY last_seen DESC, worker LIMIT $1::integer
-`
-
-type RemoteWorkersRow struct {
-	Worker    uuid.UUID
-	Name      string
-	Version   string
-	Sdk       string
-	Agents    []string
-	Replica   string
-	FirstSeen time.Time
-	LastSeen  time.Time
-	Connected bool
-	RetiredAt pgtype.Timestamptz
-	Running   int64
-}
-
-// For operators.
-func (q *Queries) RemoteWorkers(ctx context.Context, db DBTX, most int32) ([]RemoteWorkersRow, error) {
-	rows, err := db.Query(ctx, remoteWorkers, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RemoteWorkersRow
-	for rows.Next() {
-		var i RemoteWorkersRow
-		if err := rows.Scan(
-			&i.Worker,
-			&i.Name,
-			&i.Version,
-			&i.Sdk,
-			&i.Agents,
-			&i.Replica,
-			&i.FirstSeen,
-			&i.LastSeen,
-			&i.Connected,
-			&i.RetiredAt,
-			&i.Running,
-		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -1336,6 +1336,23 @@ func (q *Queries) TaskResume(ctx context.Context, db DBTX, arg TaskResumeParams)
 	return i, err
 }
 
+const taskRetried = `-- name: TaskRetried :exec
+UPDATE holdfast.tasks SET retried_as = $1::uuid
+ WHERE id = $2 AND coalesce(retried_as < $1::uuid, true)
+`
+
+type TaskRetriedParams struct {
+	Again uuid.UUID
+	ID    uuid.UUID
+}
+
+// Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an earlier one. By
+// primary key.
+func (q *Queries) TaskRetried(ctx context.Context, db DBTX, arg TaskRetriedParams) error {
+	_, err := db.Exec(ctx, taskRetried, arg.Again, arg.ID)
+	return err
+}
+
 const taskSeen = `-- name: TaskSeen :one
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
 `
