@@ -172,8 +172,6 @@ func (c *command) printAttempts(attempts []shown.Attempt, format output) error {
 	return table(c.Out, lines)
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
 // tookText writes milliseconds as a duration.
 func tookText(ms float64) string {
 	return time.Duration(ms * float64(time.Millisecond)).Round(time.Millisecond).String()

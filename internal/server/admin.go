@@ -65,13 +65,13 @@ func startAdmin(e *env, access *access, l net.Listener) *adminServer {
 // adminPages makes what the admin address serves when the server is up.
 func adminPages(e *env, access *access, api *admin.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) http.Handler {
 	endpoints := []telemetry.Endpoint{
-		{Pattern: admin.Path + "/", Handler: api, Admits: true},
-		{Pattern: "GET " + console.Path, Handler: page, Admits: true},
-		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound), Admits: true},
+		{Pattern: admin.Path + "/", Handler: api},
+		{Pattern: "GET " + console.Path, Handler: page},
+		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound)},
 	}
 	if logins != nil {
 		for _, path := range []string{login.Path, login.CallbackPath, login.KeyPath, login.LogoutPath} {
-			endpoints = append(endpoints, telemetry.Endpoint{Pattern: path, Handler: logins, Admits: true})
+			endpoints = append(endpoints, telemetry.Endpoint{Pattern: path, Handler: logins})
 		}
 	}
 	return telemetry.AdminHandler(e.registry, access.admits(), endpoints, checks...)

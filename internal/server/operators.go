@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Operators is the API of operators in a command, over a database whose servers are other processes. Its one operator is whoever runs
-// the command, who may do everything.
+// Operators is the API of operators in a command, over a database whose servers are other processes. Its one operator runs the command,
+// and may do everything.
 type Operators struct {
 	api   *admin.API
 	store *store.Store

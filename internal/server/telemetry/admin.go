@@ -98,10 +98,8 @@ type Admit func(r *http.Request, page Page) error
 
 // Endpoint is a page or an action for operators over HTTP.
 type Endpoint struct {
-	Pattern string // in the syntax of http.ServeMux
-	Handler http.Handler
-	// Admits says that the handler admits operators itself, or is for everybody.
-	Admits bool
+	Pattern string       // in the syntax of http.ServeMux
+	Handler http.Handler // admits operators itself, or is for everybody
 }
 
 const (
@@ -109,8 +107,8 @@ const (
 	profiles       = "GET /debug/pprof/"
 )
 
-// AdminHandler serves /livez and /readyz to everybody. Only operators get /metrics, /debug/pprof/, the endpoints that do not
-// admit themselves, and the results of each check of /readyz: profiles and details are not for clients.
+// AdminHandler serves /livez, /readyz and the endpoints to everybody. Only operators get /metrics, /debug/pprof/, and the results of each
+// check of /readyz: profiles and details are not for clients.
 func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint, checks ...Check) http.Handler {
 	mux, operators := http.NewServeMux(), http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -132,11 +130,7 @@ func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint
 	// One failing collector must not hide the others.
 	operators.Handle(metricsPattern, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	for _, e := range endpoints {
-		if e.Admits {
-			mux.Handle(e.Pattern, e.Handler)
-		} else {
-			operators.Handle(e.Pattern, e.Handler)
-		}
+		mux.Handle(e.Pattern, e.Handler)
 	}
 	operators.HandleFunc(profiles, pprof.Index)
 	operators.HandleFunc(profiles+"cmdline", pprof.Cmdline)
@@ -153,7 +147,7 @@ func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint
 		}
 		// Check before the handler answers, so that others learn nothing about the paths.
 		if err := admit(r, page); err != nil {
-			Refuse(w, err)
+			refuse(w, err)
 			return
 		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a profile may take long
@@ -168,8 +162,8 @@ func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint
 	})
 }
 
-// Refuse answers a request of the admin address with an error.
-func Refuse(w http.ResponseWriter, err error) {
+// refuse answers a request of the admin address with an error.
+func refuse(w http.ResponseWriter, err error) {
 	e := &task.Error{Kind: task.KindOf(err)}
 	errors.As(err, &e)
 	fault.Headers(e, w.Header().Add)
