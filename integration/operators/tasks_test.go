@@ -140,7 +140,9 @@ func TestTailSurvivesDatabaseOutage(t *testing.T) {
 	a := clustertest.Cluster(t, pg.URL, "a")[0]
 	env := []string{"HOLDFAST_DATABASE_URL=" + pg.URL}
 	asked := a.Send(a2atest.V03, a2atest.Say("ask:0")).Task()
-	tail := follow(t, env, "tasks", "tail", asked, "--follow-parked")
+	before := len(length(clustertest.OpenDB(t, pg.URL), asked))
+	tail, all := follow(t, env, "tasks", "tail", asked, "--follow-parked"), follow(t, env, "tasks", "tail")
+	all.said("Following the events of all tasks")
 	// turn makes events while the database answers, and waits until the verb has printed them.
 	turn := func(text, state string) {
 		a.WaitReady()
@@ -162,7 +164,9 @@ func TestTailSurvivesDatabaseOutage(t *testing.T) {
 		outage()
 		tail.said("The database does not answer")
 		if i > 0 {
+			all.said("The database does not answer")
 			pg.Start()
+			all.said("The database answers again")
 		}
 		tail.said("The database answers again")
 		turn("ask:2", "input-required")
@@ -180,6 +184,10 @@ func TestTailSurvivesDatabaseOutage(t *testing.T) {
 	require.Zero(t, tail.end(), tail.errs)
 	require.Equal(t, length(clustertest.OpenDB(t, pg.URL), asked), tail.seqs(), "each event comes once")
 	require.Equal(t, "completed", tail.seen[len(tail.seen)-1].State)
+	all.Take(len(tail.seen) - before)
+	require.NoError(t, all.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 130, all.end())
+	require.Equal(t, tail.seqs()[before:], all.seqs())
 }
 
 // A replica that the verb follows is killed. The verb connects to another one, and prints each event once. One with a filter prints

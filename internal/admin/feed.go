@@ -110,7 +110,7 @@ func (f *feed) ring() {
 // follower is a live list.
 type follower struct {
 	filter  *store.AdminFilter
-	rounds  chan *round
+	rounds  chan *round // closed by cut
 	dropped atomic.Bool // a round did not fit
 }
 
@@ -150,6 +150,16 @@ func (f *feed) leave(w *follower) {
 	f.mu.Unlock()
 }
 
+// cut ends the lists of a local API: its command says that the database is away, and continues.
+func (f *feed) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for w := range f.followers {
+		close(w.rounds)
+		delete(f.followers, w)
+	}
+}
+
 // belongs reports whether a list shows a task in some state: whether the rest of the filter selects it.
 func (w *follower) belongs(t *store.AdminTask) bool {
 	anyState := *w.filter
@@ -187,7 +197,11 @@ func (f *feed) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			f.log.Warn("live lists could not be read; they are read again", "error", err)
+			if f.poll != nil {
+				f.cut()
+			} else {
+				f.log.Warn("live lists could not be read; they are read again", "error", err)
+			}
 			f.miss()
 			if !pause(ctx, feedEvery) {
 				return nil

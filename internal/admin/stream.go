@@ -157,7 +157,10 @@ func (a *API) follow(s *stream, filter *store.AdminFilter, after int64, resuming
 	for {
 		var err error
 		select {
-		case r := <-w.rounds:
+		case r, on := <-w.rounds:
+			if !on {
+				return
+			}
 			err = s.round(w, r)
 			if len(w.rounds) == 0 && w.dropped.Swap(false) {
 				err = errors.Join(err, s.event(eventResync, r.at, struct{}{}))

@@ -78,6 +78,7 @@ func (o *Operators) ring(ctx context.Context) {
 
 // Close disconnects.
 func (o *Operators) Close() {
+	o.api.Stop()
 	o.stop()
 	o.store.Close(context.Background())
 	o.db.Close()

@@ -207,5 +207,8 @@ func (c *Client) Stream(ctx context.Context, path string, query url.Values, on f
 	if err := lines.Err(); err != nil {
 		return away(ctx, err)
 	}
-	return away(ctx, io.ErrUnexpectedEOF)
+	if ctx.Err() != nil {
+		return away(ctx, ctx.Err())
+	}
+	return &task.Error{Kind: task.Unavailable, Msg: "the stream was cut off"}
 }
