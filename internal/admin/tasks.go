@@ -302,7 +302,7 @@ func (a *API) lineage(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	calls, err := x.op.Calls(x.ctx, t)
+	calls, err := a.o.Store.Calls(x.ctx, t.Task.ID)
 	if err != nil {
 		return err
 	}
@@ -398,7 +398,7 @@ func (a *API) attempts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	rows, err := x.op.PushAttempts(x.ctx, t, config, limit)
+	rows, err := a.o.Store.PushAttempts(x.ctx, t.Task.ID, config, limit)
 	if err != nil {
 		return err
 	}

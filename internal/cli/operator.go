@@ -152,19 +152,21 @@ func headerOf(t *shown.Task, metadata []byte) (*task.Task, error) {
 
 // find returns a task without its messages and artifacts.
 func (o *operator) find(ctx context.Context, id string) (*task.Task, error) {
-	var t shown.TaskDetail
-	if err := o.api.Get(ctx, adminclient.OfTask(id), nil, &t); err != nil {
-		return nil, err
-	}
-	return headerOf(&t.Task, t.Metadata)
+	_, h, err := o.detail(ctx, id)
+	return h, err
 }
 
-// task returns a whole task. It folds the log as the server does.
-func (o *operator) task(ctx context.Context, id string) (*task.Task, error) {
-	h, err := o.find(ctx, id)
-	if err != nil {
-		return nil, err
+func (o *operator) detail(ctx context.Context, id string) (*shown.TaskDetail, *task.Task, error) {
+	d := &shown.TaskDetail{}
+	if err := o.api.Get(ctx, adminclient.OfTask(id), nil, d); err != nil {
+		return nil, nil, err
 	}
+	h, err := headerOf(&d.Task, d.Metadata)
+	return d, h, err
+}
+
+// whole reads the log of a task, and folds it as the server does.
+func (o *operator) whole(ctx context.Context, h *task.Task) (*task.Task, error) {
 	t := store.Empty(h)
 	for after := task.Seq(0); after < h.LastSeq; {
 		evs, err := o.events(ctx, h, after)

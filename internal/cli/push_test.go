@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"io"
 	"log"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,15 +14,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
-	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/push"
-	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
@@ -63,14 +59,10 @@ func (h *hookReceiver) next(t *testing.T) received {
 	return waittest.Within(t, "a delivery", h.got)
 }
 
-// hooked is a database with a running task that has webhooks.
+// hooked is a database with a task that has webhooks.
 type hooked struct {
-	*store.Store
 	session
-	t    *testing.T
-	task task.ID
-	at   task.Fence
-	said int64
+	t *testing.T
 }
 
 func newHooked(t *testing.T, hooks ...*task.PushConfig) *hooked {
@@ -78,36 +70,18 @@ func newHooked(t *testing.T, hooks ...*task.PushConfig) *hooked {
 	url := storetest.New(t).URL
 	s := storetest.Must(store.Open(t.Context(), store.Options{URL: url, APIConns: 2}))(t)
 	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
-	h := &hooked{Store: s, t: t, task: store.NewID(), session: session{deps: Live(io.Discard, nil), env: map[string]string{
+	h := &hooked{t: t, session: session{deps: Live(io.Discard, nil), env: map[string]string{
 		"HOLDFAST_DATABASE_URL": url, "HOLDFAST_PUBLIC_URL": "https://agents.example.com",
 	}}}
-	worker := store.NewID()
-	require.NoError(t, s.Register(t.Context(), store.Process{ID: worker, Name: "test", Version: "1"}, time.Hour))
-	created := storetest.Must(s.Create(t.Context(), &store.NewTask{
-		Task:    task.Task{ID: h.task, PublicID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c", Dialect: "1.0"},
-		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
-		Seat:    store.Seat{Worker: worker}, ClientID: true,
+	id := store.NewID()
+	storetest.Must(s.Create(t.Context(), &store.NewTask{
+		Task:    task.Task{ID: id, PublicID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c", Dialect: "1.0"},
+		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}}, ClientID: true,
 	}))(t)
-	h.at = store.FirstFence(&task.Task{CreatedAt: created.At})
 	for _, c := range hooks {
-		require.NoError(t, s.SetPush(t.Context(), h.task, c, 10))
+		require.NoError(t, s.SetPush(t.Context(), id, c, 10))
 	}
 	return h
-}
-
-// say appends a status to the task.
-func (h *hooked) say(text string) {
-	h.t.Helper()
-	done := make(chan error, 1)
-	h.Append(&store.Append{
-		Task: h.task, Agent: "weather", Fence: h.at, Ordinal: h.said,
-		Events: []*task.Event{{Task: h.task, Kind: task.EventStatus, State: task.StateWorking, Message: &task.Message{
-			ID: "m-" + text, Role: task.RoleAgent, Parts: []task.Part{task.Text(text)},
-		}}},
-		Done: func(_ bool, err error) { done <- err },
-	})
-	h.said++
-	require.NoError(h.t, <-done)
 }
 
 // read runs a verb that prints JSON.
@@ -117,89 +91,6 @@ func read[T any](h *hooked, code int, args ...string) (v T) {
 	require.Equal(h.t, code, r.code, r.err)
 	require.NoError(h.t, json.Unmarshal([]byte(r.out), &v), r.out)
 	return v
-}
-
-// serve runs a server that only delivers.
-func (h *hooked) serve() {
-	h.t.Helper()
-	cfg := storetest.Must(config.Load(config.Source{Env: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok }}))(h.t)
-	cfg.Roles, cfg.AdminListen = []config.Role{config.RolePush}, "127.0.0.1:0"
-	// Failed deliveries are not retried during the test.
-	cfg.Push.AllowPrivate, cfg.Push.HTTPSOnly, cfg.Push.RetryFirst = true, false, time.Hour
-	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx, cfg, slog.New(slog.DiscardHandler), server.Options{}) }()
-	h.t.Cleanup(func() { stop(); require.NoError(h.t, <-ended) })
-}
-
-// only returns the one webhook of the database.
-func (h *hooked) only() shown.Push {
-	h.t.Helper()
-	all := read[[]shown.Push](h, exitOK, "push", "list")
-	require.Len(h.t, all, 1)
-	return all[0]
-}
-
-func (h *hooked) becomes(state string) {
-	h.t.Helper()
-	waittest.Eventually(h.t, "the webhook is "+state, func() error {
-		is := h.only().State
-		return waittest.Unless(is == state, "it is %s", is)
-	})
-}
-
-func (h *hooked) act(outcome string, args ...string) {
-	h.t.Helper()
-	done := read[[]pushActionView](h, exitOK, args...)
-	require.Equal(h.t, []pushActionView{{ID: h.task.String(), TaskID: "order-7", ConfigID: "audit", Outcome: outcome}}, done)
-}
-
-// A receiver is down, and up again. An operator watches and acts.
-func TestPushVerbsWhileAServerDelivers(t *testing.T) {
-	t.Parallel()
-	to := newReceiver(t, http.StatusInternalServerError)
-	h := newHooked(t, &task.PushConfig{ID: "audit", URL: to.URL, Dialect: "1.0", Token: "sesame"})
-	h.act(shown.Nothing, "push", "redeliver", "order-7")
-	require.Equal(t, shown.PushIdle, h.only().State)
-	h.say("one")
-	require.Equal(t, shown.PushDue, h.only().State)
-	h.serve()
-
-	first := to.next(t)
-	h.becomes(shown.PushFailing)
-	v := h.only()
-	require.EqualValues(t, 1, v.Behind)
-	require.Equal(t, 1, v.Failures)
-	require.Contains(t, v.LastError, "500")
-	require.NotZero(t, v.FailingSince)
-	r := h.succeeds(t, "push", "list", "--failing", "--task", "order-7")
-	require.Contains(t, r.out, "the receiver answered 500")
-	require.NotContains(t, r.out, "sesame")
-	for _, other := range [][]string{{"--agent", "x"}, {"--owner", "x"}, {"--host", "x"}, {"--disabled"}} {
-		require.Empty(t, read[[]shown.Push](h, exitOK, append([]string{"push", "list"}, other...)...), other)
-	}
-
-	to.status.Store(http.StatusNoContent)
-	h.act(shown.Due, "push", "redeliver", h.task.String(), "audit")
-	require.Equal(t, first.header.Get("Idempotency-Key"), to.next(t).header.Get("Idempotency-Key"))
-	h.becomes(shown.PushIdle)
-	attempts := read[[]shown.Attempt](h, exitOK, "push", "attempts", "order-7")
-	require.Len(t, attempts, 2)
-	require.Equal(t, "delivered", attempts[0].Class)
-	require.Equal(t, http.StatusNoContent, attempts[0].Status)
-	require.Equal(t, "server", attempts[1].Class)
-	require.Equal(t, attempts[0].DeliveryID, attempts[1].DeliveryID)
-	require.NotEmpty(t, attempts[0].Worker)
-	r = h.succeeds(t, "push", "attempts", "order-7", "audit", "--limit", "1")
-	require.Contains(t, r.out, "delivered  204")
-	require.NotContains(t, r.out, "server")
-
-	// The acts on a webhook are proven with servers, in integration/operators.
-	h.act(shown.Disabled, "push", "disable", "order-7", "audit", "--reason", "under repair")
-	require.Equal(t, "under repair", h.only().DisabledFor)
-	h.act(shown.Enabled, "push", "enable", "order-7")
-	h.act(shown.Due, "push", "redeliver", "order-7", "audit", "--from", "1")
-	require.Equal(t, first.body, to.next(t).body)
 }
 
 func TestPushVerbsThatFindNothing(t *testing.T) {
@@ -239,7 +130,6 @@ func TestPushVerbsForAllOfATask(t *testing.T) {
 func TestPushRekey(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, &task.PushConfig{ID: "a", URL: "http://a", Dialect: "1.0", Token: "sesame"}, &task.PushConfig{ID: "b", URL: "http://b", Dialect: "1.0"})
-	h.say("one")
 	key := func(fill byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32)) }
 	sealed := func(n int, keys ...string) {
 		t.Helper()

@@ -123,7 +123,11 @@ run that failed. The JSON is Holdfast's own format, not that of an A2A version.`
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			t, err := op.task(ctx, args[0])
+			d, h, err := op.detail(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			t, err := op.whole(ctx, h)
 			if err != nil {
 				return err
 			}
@@ -136,7 +140,7 @@ run that failed. The JSON is Holdfast's own format, not that of an A2A version.`
 				return err
 			}
 			if *format == outputJSON {
-				v := viewTask(t, &calls)
+				v := viewTask(&d.Task, t, &calls)
 				v.Failure = failure
 				return printJSON(c.Out, v)
 			}

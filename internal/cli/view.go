@@ -15,20 +15,8 @@ import (
 // It does not depend on an A2A version.
 
 type taskView struct {
-	ID        string          `json:"id"`
-	TaskID    string          `json:"task_id"`
-	Agent     string          `json:"agent"`
-	Tenant    string          `json:"tenant"`
-	Owner     string          `json:"owner"`
-	ContextID string          `json:"context_id"`
-	Dialect   string          `json:"dialect"`
-	State     string          `json:"state"`
-	StatusAt  time.Time       `json:"status_at"`
+	shown.Task
 	Message   *messageView    `json:"message,omitempty"`
-	LastSeq   task.Seq        `json:"last_seq"`
-	CreatedAt time.Time       `json:"created_at"`
-	TraceID   string          `json:"trace_id,omitempty"`
-	RetriedAs string          `json:"retried_as,omitempty"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 	History   []messageView   `json:"history"`
 	Artifacts []artifactView  `json:"artifacts"`
@@ -107,16 +95,10 @@ type notedCallView struct {
 	Message *messageView `json:"message"`
 }
 
-func viewTask(t *task.Task, calls *shown.Lineage) taskView {
+func viewTask(h *shown.Task, t *task.Task, calls *shown.Lineage) taskView {
 	v := taskView{
-		ID: t.ID.String(), TaskID: t.PublicID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
-		ContextID: t.ContextID, Dialect: t.Dialect, State: t.Status.State.String(), StatusAt: t.Status.At.UTC(),
-		Message: viewMessage(t.Status.Message), LastSeq: t.LastSeq, CreatedAt: t.CreatedAt.UTC(), Metadata: t.Metadata,
-		TraceID:  tracing.Context{Parent: t.Traceparent}.TraceID(),
-		CalledBy: calls.CalledBy, Calls: calls.Calls, History: make([]messageView, len(t.History)), Artifacts: make([]artifactView, len(t.Artifacts)),
-	}
-	if !t.RetriedAs.IsZero() {
-		v.RetriedAs = t.RetriedAs.String()
+		Task: *h, Message: viewMessage(t.Status.Message), Metadata: t.Metadata, CalledBy: calls.CalledBy, Calls: calls.Calls,
+		History: make([]messageView, len(t.History)), Artifacts: make([]artifactView, len(t.Artifacts)),
 	}
 	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
 		until := t.Wait.Until.UTC()

@@ -618,22 +618,12 @@ func (o *Operator) Queued(ctx context.Context, t *AdminTask) (*AdminQueued, erro
 	return q, nil
 }
 
-// Calls returns the calls of a task, and the one that created it.
-func (o *Operator) Calls(ctx context.Context, t *AdminTask) ([]CallRow, error) {
-	return o.s.Calls(ctx, t.Task.ID)
-}
-
 // Pushes lists webhooks that the operator sees, those of the newest tasks first.
 func (o *Operator) Pushes(ctx context.Context, f PushFilter) ([]PushRow, error) {
 	if o.bound {
 		f.Tenant = &o.by.Tenant
 	}
 	return o.s.ListPushes(ctx, f)
-}
-
-// PushAttempts lists the newest attempts to deliver events of a task.
-func (o *Operator) PushAttempts(ctx context.Context, t *AdminTask, configID string, limit int) ([]PushAttempt, error) {
-	return o.s.PushAttempts(ctx, t.Task.ID, configID, limit)
 }
 
 // AdminProcess is a registered process.
