@@ -130,6 +130,7 @@ func newFake() *fakeAPI {
 	}
 	from := time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
 	worker := func(n string) string { return n + "000000-0000-0000-0000-000000000000" }
+	heads := []store.AuditHead{{Chain: 1, Length: 7, Head: "ab01"}, {Chain: 2, Length: 3, Head: "cd02"}}
 	f.routes = map[string]route{
 		"GET /tasks": func(r *http.Request) (any, error) {
 			f.asked = append(f.asked, r.URL.RawQuery)
@@ -195,13 +196,11 @@ func newFake() *fakeAPI {
 			}
 			return map[string]string{"id": r.PathValue("id")}, nil
 		},
+		"GET /audit/verify": get(shown.Verified{Heads: heads}),
 		"POST /audit/verify": func(r *http.Request) (any, error) {
 			var body struct{ Heads []store.AuditHead }
-			v := shown.Verified{Heads: []store.AuditHead{{Chain: 1, Length: 7, Head: "ab01"}, {Chain: 2, Length: 3, Head: "cd02"}}}
-			if err := json.NewDecoder(r.Body).Decode(&body); err == nil && len(body.Heads) > 0 {
-				v.Broken = []shown.BrokenChain{{Chain: 2, Row: body.Heads[1].Length + 1, Problem: "the chain ends before this row"}}
-			}
-			return v, nil
+			err := json.NewDecoder(r.Body).Decode(&body)
+			return shown.Verified{Heads: heads, Broken: []shown.BrokenChain{{Chain: 2, Row: body.Heads[1].Length + 1, Problem: "the chain ends before this row"}}}, err
 		},
 		"GET /retention/plan": get(shown.Plan{Steps: []shown.Step{
 			{What: "tasks", How: "drop", From: from, To: from.AddDate(0, 1, 0), Tasks: 120_000, Held: 2, Bytes: 3 << 30},

@@ -118,7 +118,12 @@ Exit codes: 0 all chains are intact; 3 a chain is broken; 1 the call failed.`,
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			var verified shown.Verified
-			if err := op.api.Post(ctx, "/audit/verify", map[string]any{"heads": noted}, &verified); err != nil {
+			if noted == nil {
+				err = op.api.Get(ctx, "/audit/verify", nil, &verified)
+			} else {
+				err = op.api.Post(ctx, "/audit/verify", map[string]any{"heads": noted}, &verified)
+			}
+			if err != nil {
 				return err
 			}
 			views := []auditView{}
