@@ -196,8 +196,8 @@ SELECT lane.caller::bigint AS caller, lane.host::text AS host,
 
 -- name: PushLog :many
 -- The events of a log from one event up to another: all of them, or those that a configuration
--- wants; as many as fit into the budget of bytes, and the first one whatever its size. If that has more
--- than @max_first bytes, the row lacks its payload and only says its size. found is how many there are,
+-- wants; as many as fit into @max_bytes, and the first one whatever its size. If that has more
+-- than @max_first bytes, the row lacks its payload. found is how many there are,
 -- at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
 -- first: PostgreSQL must decompress a payload to know its length.
 SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id,

@@ -284,10 +284,8 @@ type Push struct {
 
 	Artifacts     bool     `yaml:"artifacts"`
 	CoalesceAfter int      `yaml:"coalesce_after"` // 0: never
-	MaxPerHour    int      `yaml:"max_per_hour"`   // attempts of one webhook; 0: no limit
 	BodyV01       PushBody `yaml:"body_v01"`
-	MaxHistory    Size     `yaml:"max_history"`
-	MaxArtifacts  Size     `yaml:"max_artifacts"`
+	MaxBody       Size     `yaml:"max_body"`
 
 	Timeout            time.Duration `yaml:"timeout"`
 	ConnectTimeout     time.Duration `yaml:"connect_timeout"`

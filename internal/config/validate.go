@@ -172,10 +172,8 @@ func (l *loader) push(p *Push) {
 		}
 	}
 	inRange(l, "push.coalesce_after", p.CoalesceAfter, 0, 1000)
-	inRange(l, "push.max_per_hour", p.MaxPerHour, 0, 1_000_000_000)
 	oneOf(l, "push.body_v01", p.BodyV01, BodyTask, BodyMinimal)
-	inRange(l, "push.max_history", p.MaxHistory, 1*KiB, 1*GiB)
-	inRange(l, "push.max_artifacts", p.MaxArtifacts, 1*KiB, 1*GiB)
+	inRange(l, "push.max_body", p.MaxBody, 16*KiB, 1*GiB)
 	inRange(l, "push.timeout", p.Timeout, 100*time.Millisecond, 2*time.Minute)
 	inRange(l, "push.connect_timeout", p.ConnectTimeout, 100*time.Millisecond, time.Minute)
 	inRange(l, "push.concurrency", p.Concurrency, 1, 10_000)

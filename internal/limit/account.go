@@ -16,7 +16,6 @@ type Budgets struct {
 	Answers  *Budget // what is read for larger answers
 	Runs     *Budget // messages of runs in this process
 	Streams  *Budget // what streams send
-	Webhooks *Budget // what is read to deliver
 	Lines    *Budget // events that agents have begun to send
 	Events   *Budget // events of agents until they are committed
 	Headers  *Budget // headers of requests without an accepted credential
@@ -32,16 +31,13 @@ func MemoryShare(limit int64) int64 { return limit / 2 }
 func NewBudgets(inFlight int64) *Budgets {
 	part := func(sixteenths int64) *Budget { return NewBudget(inFlight / 16 * sixteenths) }
 	b := &Budgets{
-		Small: part(1), Requests: part(4), Answers: part(3), Runs: part(2), Streams: part(2), Webhooks: part(2),
+		Small: part(1), Requests: part(4), Answers: part(3), Runs: part(2), Streams: part(2),
 		Lines: NewLines(inFlight / 16), Events: part(1), Headers: part(1), Ended: part(1), Replays: part(1), largest: inFlight / 2 / logFactor,
 	}
 	// The database commits each event some time, and an agent cannot send one again.
 	b.Events.Patience = 0
 	return b
 }
-
-// Largest returns how many bytes of logs one answer or delivery may read.
-func (b *Budgets) Largest() int64 { return b.largest }
 
 // Each calls visit with each budget and its name.
 func (b *Budgets) Each(visit func(name string, of *Budget)) {
@@ -50,7 +46,6 @@ func (b *Budgets) Each(visit func(name string, of *Budget)) {
 	visit("answers", b.Answers)
 	visit("runs", b.Runs)
 	visit("streams", b.Streams)
-	visit("webhooks", b.Webhooks)
 	visit("lines", b.Lines)
 	visit("events", b.Events)
 	visit("headers", b.Headers)

@@ -212,12 +212,12 @@ func TestASealingKeyOutOfReachIsUnavailable(t *testing.T) {
 	require.Equal(t, task.Unavailable, task.KindOf(due[0].Unreadable))
 }
 
-// Bodies that show the whole task have the newest messages and artifacts that fit. Artifacts are whole, and a header says how many
-// they lack. A chunk may continue an artifact that the body before has left out.
+// Bodies that show the whole task have the newest messages. A body that is too large becomes a reference, and so does an event;
+// later deliveries are whole again if they fit.
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
-	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.MaxHistory, o.MaxArtifacts, o.CoalesceAfter = 64<<10, 64<<10, 10 })
+	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.MaxBody, o.CoalesceAfter = 128<<10, 10 })
 	says := func(text string, kib int) *task.Event {
 		e := status(task.StateWorking, text)
 		e.Message.Parts = append(e.Message.Parts, task.Text(strings.Repeat("x", kib<<10)))
@@ -226,45 +226,62 @@ func TestBodiesAreBounded(t *testing.T) {
 	chunk := func(id string, kib int, more bool) *task.Event {
 		return &task.Event{Kind: task.EventArtifact, Append: more, Artifact: &task.Artifact{ID: id, Parts: []task.Part{task.Text(strings.Repeat(id, kib<<10))}}}
 	}
-	next := func() (messages, artifacts string, left string) {
+	next := func() (text, messages, artifacts string, reference bool) {
 		t.Helper()
 		d := waittest.Within(t, "a delivery", got)
+		require.LessOrEqual(t, len(d.body), 128<<10)
 		doc := read(t, d.body)
+		if parts := doc.Status.Message.Parts; len(parts) > 0 {
+			text = parts[0].Text
+		}
 		for _, m := range doc.History {
 			messages += strings.TrimPrefix(m.MessageID, "m-") + " "
 		}
 		for _, a := range doc.Artifacts {
 			artifacts += fmt.Sprint(a.String()[:1], len(a.String())>>10, " ") // each repeats its id, which 0.1 lacks
 		}
-		return messages, artifacts, d.Header.Get("X-Holdfast-Artifacts-Left-Out")
+		return text, messages, artifacts, d.Header.Get("X-Holdfast-Reference") == "true"
 	}
 	for _, version := range []string{"0.1", "0.3"} {
 		of := r.begin(hook(url, version))
-		for _, step := range []struct {
+		for i, step := range []struct {
 			events              []*task.Event // before a status
 			kib                 int           // of the status
 			messages, artifacts string
-			left                string
+			text, reference     bool
 		}{
-			{[]*task.Event{chunk("a", 40, false)}, 40, "m ", "a40 ", ""},
-			{[]*task.Event{chunk("b", 20, false)}, 40, "m 0 ", "a40 b20 ", ""},
-			{[]*task.Event{chunk("c", 60, false)}, 0, "1 ", "c60 ", "2"},
-			{[]*task.Event{chunk("c", 60, true)}, 0, "1 2 ", "a40 b20 ", "1"},
-			{[]*task.Event{chunk("a", 40, true)}, 0, "1 2 3 ", "b20 ", "2"},
+			{[]*task.Event{chunk("a", 20, false)}, 40, "m ", "a20 ", true, false},
+			{[]*task.Event{chunk("b", 20, false)}, 30, "m 0 ", "a20 b20 ", true, false},
+			{nil, 0, "1 ", "a20 b20 ", true, false},
+			{[]*task.Event{chunk("a", 90, true)}, 0, "", "", true, true},
+			{[]*task.Event{chunk("a", 10, false)}, 0, "1 2 3 ", "a10 b20 ", true, false},
+			{nil, 200, "", "", false, true},
+			{nil, 0, "", "a10 b20 ", true, false},
+			{nil, 0, "6 ", "a10 b20 ", true, false},
 		} {
-			r.emit(of, append(step.events, says(fmt.Sprint(of.ordinal/2), step.kib))...)
-			messages, artifacts, left := next()
+			r.emit(of, append(step.events, says(fmt.Sprint(i), step.kib))...)
+			text, messages, artifacts, reference := next()
 			if version != "0.1" { // whose bodies have no history
-				require.Equal(t, step.messages, messages)
+				require.Equal(t, step.messages, messages, i)
 			}
-			require.Equal(t, step.artifacts, artifacts, version)
-			require.Equal(t, step.left, left, version)
+			require.Equal(t, step.artifacts, artifacts, "%s %d", version, i)
+			require.Equal(t, step.reference, reference, "%s %d", version, i)
+			require.Equal(t, step.text, text == fmt.Sprint(i), "%s %d", version, i)
 		}
 	}
 
-	// In 1.0 a receiver that lags gets the whole task.
-	of := r.begin(hook(url, "1.0"))
-	all := []*task.Event{chunk("a", 100, false), chunk("b", 20, false), says("large", 40), says("large", 40)}
+	c := hook(url, "1.0")
+	c.Artifacts = true
+	of := r.begin(c)
+	r.emit(of, chunk("a", 200, false))
+	d := waittest.Within(t, "the artifact", got)
+	require.Regexp(t, `^{"task":{"id":"[^"]+","contextId":"c","status":{"state":"TASK_STATE_WORKING","timestamp":"[^"]+"}}}$`, string(d.body))
+	require.Equal(t, "true", d.Header.Get("X-Holdfast-Reference"))
+	r.emit(of, chunk("a", 1, false))
+	require.Contains(t, string(waittest.Within(t, "the next", got).body), `{"artifactUpdate":`)
+	// A receiver that lags gets the whole task.
+	of = r.begin(hook(url, "1.0"))
+	all := []*task.Event{chunk("b", 20, false), says("large", 60), says("large", 40)}
 	want := ""
 	for i := range 20 {
 		all = append(all, says(fmt.Sprint(i), 0))
@@ -273,10 +290,10 @@ func TestBodiesAreBounded(t *testing.T) {
 		}
 	}
 	r.emit(of, all...)
-	messages, artifacts, left := next()
+	_, messages, artifacts, reference := next()
 	require.Equal(t, "large "+want, messages)
 	require.Equal(t, "b20 ", artifacts)
-	require.Equal(t, "1", left)
+	require.False(t, reference)
 }
 
 func TestEveryEventArrivesInOrder(t *testing.T) {

@@ -16,16 +16,28 @@
 //
 // # Memory
 //
-// A delivery of more than 64 KiB takes the bytes of what it reads from a budget before it reads it (room.go), and returns
-// them when the delivery has ended. If the budget stays full, the claim is released without an attempt. Large deliveries
-// have half of the slots, so small ones go on beside those that wait for memory.
+// There is no budget of bytes: the number of deliveries times Options.MaxBody bounds them. A delivery reads small pages, or
+// one event of at most MaxBody; the database leaves larger ones out. It folds a task until that exceeds MaxBody. So it has at
+// most three times MaxBody while it renders (page, task, body), and its body alone while it sends, which may take as long as
+// the receiver likes. With 64 deliveries and 512 KiB that is 96 and 32 MiB, of the 512 MiB that `make memory` gives a server.
+//
+// A receiver gets a reference, which is the task without its content, instead of a larger body.
+//
+// # A delivery
+//
+//	claim.go     fills the free slots
+//	deliver.go   walks from a claim through the deliveries of its webhook
+//	read.go      reads the events, and the task if the version shows it
+//	render.go    makes the body
+//	send.go      makes one attempt; headers.go and sign.go say who made it
+//	record.go    writes the outcome, extends a claim or releases it
 //
 // # A claim
 //
 //	claimed -> waiting     its host or its caller has all of its concurrent deliveries; before it delivers, it extends the
 //	                       claim, which fails if the webhook was changed or its task purged meanwhile
 //	        -> delivering  one POST after the other, while there are events and they succeed
-//	        -> released    all was delivered, or a retry is due later, or the server stops, or there is no memory
+//	        -> released    all was delivered, or a retry is due later, or the server stops
 //	        -> lost        it expired before the outcome was recorded; the delivery may be repeated
 //
 // # Goroutines

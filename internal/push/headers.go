@@ -23,8 +23,8 @@ func (s *Sender) headers(d *Delivery, now time.Time) (http.Header, error) {
 	h.Set("User-Agent", s.opt.UserAgent)
 	// With this header, the transport may also repeat a POST whose idle connection was dead.
 	h.Set("Idempotency-Key", d.ID)
-	if d.LeftOut > 0 {
-		h.Set("X-Holdfast-Artifacts-Left-Out", strconv.Itoa(d.LeftOut))
+	if d.Reference {
+		h.Set("X-Holdfast-Reference", "true")
 	}
 	tokenHeaders, authorizesKeys := s.opt.Headers(c.Dialect)
 	if c.Token != "" {

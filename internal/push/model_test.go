@@ -16,7 +16,7 @@ import (
 )
 
 // Whatever receivers, processes and the database do, each webhook gets its events in order, one attempt at a time, each again
-// under its id until it is recorded; no host, caller or webhook gets more than its share; and in the end everything is delivered.
+// under its id until it is recorded; no host or caller gets more than its share; and in the end everything is delivered.
 func TestDeliveriesOfAnyHistory(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -53,7 +53,6 @@ func slow(mu *sync.Mutex, gate *chan struct{}) func(*request) (int, http.Header,
 const (
 	modelConcurrency, modelPerHost = 6, 2
 	modelCoalesce                  = 5
-	modelPerHour                   = 60
 )
 
 var modelSchedule = Schedule{First: time.Second, Most: time.Minute, GiveUpAfter: time.Hour, GiveUpFirstAfter: 10 * time.Minute, MinAttempts: 5}
@@ -64,7 +63,7 @@ func history(t *rapid.T) {
 	begin := func() {
 		for range rapid.IntRange(1, 2).Draw(t, "processes") {
 			w.start(func(o *Options) {
-				o.Concurrency, o.PerHost, o.CoalesceAfter, o.PerHour = modelConcurrency, modelPerHost, modelCoalesce, modelPerHour
+				o.Concurrency, o.PerHost, o.CoalesceAfter = modelConcurrency, modelPerHost, modelCoalesce
 				o.PollInterval, o.Schedule = time.Minute, modelSchedule
 				o.StopGrace = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "grace")
 			})

@@ -13,8 +13,6 @@ import (
 //   - One caller has at most half. A caller may set webhooks under many names at hosts that hang. Callers without an
 //     identity (0) have no such limit.
 //   - All silent hosts together have at most half.
-//   - Large deliveries, which may wait for memory, have at most half: of all, and of what a host and a caller may have.
-//     Small ones go on beside them.
 //
 // Claims count like deliveries: a host or caller with its fair share of claims is busy, and gets no further claim. A
 // claim may wait for its host or caller, so that a free slot has its next delivery at once. The dispatcher's lock guards
@@ -23,7 +21,6 @@ type shares struct {
 	concurrency, perHost int
 
 	active  int // deliveries under way
-	large   int // of these, large ones
 	hosts   map[string]*share
 	callers map[int64]*share
 	silent  map[string]bool // hosts that did not answer the last time
@@ -32,7 +29,6 @@ type shares struct {
 // share is what a host or a caller uses.
 type share struct {
 	active int // deliveries under way
-	large  int // of these, large ones
 	claims int // active and waiting claims
 }
 
@@ -87,12 +83,12 @@ func (s *shares) busyWith(won []*store.PushDue) (hosts []string, callers []int64
 }
 
 // fits reports whether a claim that has joined may start.
-func (s *shares) fits(c *claim) bool { return s.free() > 0 && s.room(c, (*share).deliveries) }
+func (s *shares) fits(c *claim) bool { return s.free() > 0 && s.within(c, (*share).deliveries) }
 
 // crowded reports whether the host or the caller of a claim that has joined is busy.
-func (s *shares) crowded(c *claim) bool { return !s.room(c, (*share).all) }
+func (s *shares) crowded(c *claim) bool { return !s.within(c, (*share).all) }
 
-func (s *shares) room(c *claim, used func(*share) int) bool {
+func (s *shares) within(c *claim, used func(*share) int) bool {
 	return used(s.hosts[c.Config.Host]) < s.perHost &&
 		(c.Caller == 0 || used(s.callers[c.Caller]) < s.half()) &&
 		(!s.silent[c.Config.Host] || used(s.ofSilent()) < s.half())
@@ -123,31 +119,8 @@ func (s *shares) start(c *claim) {
 	add(s.callers, c.Caller, 1, 0)
 }
 
-// enlarge reports whether a claim that has a slot may deliver something large, and counts it.
-func (s *shares) enlarge(c *claim) bool {
-	if c.large {
-		return true
-	}
-	host, caller := s.hosts[c.Config.Host], s.callers[c.Caller]
-	if s.large >= s.half() || host.large >= (s.perHost+1)/2 || c.Caller != 0 && caller.large >= (s.half()+1)/2 {
-		return false
-	}
-	s.addLarge(c, 1)
-	c.large = true
-	return true
-}
-
-func (s *shares) addLarge(c *claim, n int) {
-	s.large += n
-	s.hosts[c.Config.Host].large += n
-	s.callers[c.Caller].large += n
-}
-
 // leave ends a claim that had a slot.
 func (s *shares) leave(c *claim) {
-	if c.large {
-		s.addLarge(c, -1)
-	}
 	s.active--
 	add(s.hosts, c.Config.Host, -1, -1)
 	add(s.callers, c.Caller, -1, -1)
@@ -165,8 +138,8 @@ func add[K comparable](of map[K]*share, key K, active, claims int) {
 	}
 }
 
-// heard remembers whether a host answers. It reports whether a busy host is free again.
-func (s *shares) heard(host string, answers bool) (freed bool) {
+// noteAnswer remembers whether a host answers. It reports whether a busy host is free again.
+func (s *shares) noteAnswer(host string, answers bool) (freed bool) {
 	switch {
 	case answers:
 		freed = s.silent[host] && s.ofSilent().claims >= s.half()

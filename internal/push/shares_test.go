@@ -37,15 +37,15 @@ func TestNewSilentHostsAreRemembered(t *testing.T) {
 	t.Parallel()
 	s := newShares(64, 8)
 	s.begin(claimOf("busy", 0))
-	s.heard("busy", false)
+	s.noteAnswer("busy", false)
 	for i := range 3 * mostSilent {
 		host := strconv.Itoa(i)
-		s.heard(host, false)
+		s.noteAnswer(host, false)
 		require.True(t, s.silent[host], host)
 	}
 	require.Len(t, s.silent, mostSilent)
 	require.True(t, s.silent["busy"])
-	s.heard("busy", true)
+	s.noteAnswer("busy", true)
 	require.False(t, s.silent["busy"])
 }
 
@@ -63,31 +63,4 @@ func TestBusyWithAClaimThatWasWon(t *testing.T) {
 	require.Equal(t, []int64{2}, callers)
 	require.Equal(t, "[] []", s.sortedBusy())
 	require.Len(t, s.hosts, 1)
-}
-
-func TestLargeDeliveriesHaveHalf(t *testing.T) {
-	t.Parallel()
-	s := newShares(8, 4)
-	begun := func(host string, caller int64) *claim {
-		c := claimOf(host, caller)
-		require.True(t, s.begin(c))
-		return c
-	}
-	first, second := begun("a", 0), begun("a", 0)
-	require.True(t, s.enlarge(first))
-	require.True(t, s.enlarge(first), "it is one already")
-	require.True(t, s.enlarge(second))
-	third := begun("a", 0)
-	require.False(t, s.enlarge(third), "its host has half of its deliveries")
-	for range 2 {
-		require.True(t, s.enlarge(begun("b", 7)))
-	}
-	require.False(t, s.enlarge(begun("c", 8)), "large deliveries have half of all")
-	s.leave(first)
-	require.False(t, s.enlarge(begun("d", 7)), "its caller has half of its deliveries")
-	require.True(t, s.enlarge(third))
-	s.leave(third)
-	s.leave(second)
-	require.Equal(t, 2, s.large)
-	require.Nil(t, s.hosts["a"])
 }

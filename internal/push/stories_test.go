@@ -153,37 +153,6 @@ func TestAReceiverThatLagsGetsTheTask(t *testing.T) {
 	}
 }
 
-// At its limit a webhook gets the current state, now and then; other webhooks are not delayed.
-func TestAWebhookAtItsLimitGetsTheTask(t *testing.T) {
-	t.Parallel()
-	story(t, func(t *testing.T, w *world) {
-		// One in 3.6 seconds, after the first 250. The backlog alone would not be coalesced.
-		w.start(func(o *Options) { o.PerHour, o.CoalesceAfter = 1000, 1000 })
-		hook := w.hook("a", 0, "events")
-		w.emit(hook, 600)
-		w.advance(0)
-		require.Equal(t, events(2, 251), hook.bodies())
-		w.advance(3600 * time.Millisecond)
-		require.Equal(t, "task 601", hook.bodies()[250])
-		require.True(t, hook.dueAt.IsZero())
-		w.emit(hook, 1)
-		other := w.hook("b", 0, "events")
-		w.emit(other, 1)
-		w.advance(0)
-		require.Len(t, other.requests, 1)
-		require.Len(t, hook.requests, 251)
-		w.advance(3600 * time.Millisecond)
-		require.Equal(t, "event 602", hook.bodies()[251])
-		for range 3600 {
-			w.emit(hook, 1)
-			w.advance(time.Second)
-		}
-		require.InDelta(t, 252+1000, len(hook.requests), 2)
-		require.Len(t, hook.attempts, len(hook.requests), "waiting is no attempt")
-		require.Zero(t, hook.Failures)
-	})
-}
-
 // Nobody waits for hosts that do not answer: neither other hosts, nor other callers, nor callers without an identity.
 func TestHostsThatHangStallNobody(t *testing.T) {
 	t.Parallel()

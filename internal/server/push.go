@@ -115,9 +115,8 @@ func newDispatcher(e *env, w *webhooks, st *store.Store, keeper *worker.Keeper, 
 			First: w.cfg.RetryFirst, Most: w.cfg.RetryMost, GiveUpAfter: w.cfg.GiveUpAfter,
 			GiveUpFirstAfter: w.cfg.GiveUpFirstAfter, MinAttempts: w.cfg.MinAttempts,
 		},
-		Concurrency: w.cfg.Concurrency, PerHost: w.cfg.ConcurrencyPerHost, CoalesceAfter: w.cfg.CoalesceAfter, PerHour: w.cfg.MaxPerHour, MaxHistory: int64(w.cfg.MaxHistory),
-		MaxArtifacts: int64(w.cfg.MaxArtifacts),
-		StopGrace:    pushGrace, Memory: e.memory.Webhooks, Largest: e.memory.Largest(), Log: e.log,
+		Concurrency: w.cfg.Concurrency, PerHost: w.cfg.ConcurrencyPerHost, CoalesceAfter: w.cfg.CoalesceAfter,
+		MaxBody: int64(w.cfg.MaxBody), StopGrace: pushGrace, Log: e.log,
 		Observer: push.Observer{Attempted: m.PushAttempted, Lag: m.PushLag, InFlight: m.PushInFlight},
 	})
 	bus.Webhooks.Subscribe(func(struct{}) { d.Wake() })

@@ -33,7 +33,6 @@ type PushDue struct {
 	Accepted     bool // the receiver has accepted a delivery at this URL
 
 	header *task.Task    // nil: not read yet
-	wrote  int64         // bytes that the task's runs wrote into artifacts, read with the header
 	ahead  []*task.Event // the first events to deliver, read with the claim; nil: none were read
 }
 
@@ -337,7 +336,7 @@ func (s *Store) readAhead(ctx context.Context, due []*PushDue) {
 
 // knows keeps the header of the configuration's task, with the id that the receiver knows.
 func (d *PushDue) knows(row *dbsqlc.Task) {
-	d.header, d.wrote = header(row), row.ArtifactBytes
+	d.header = header(row)
 	d.header.PublicID = d.PublicID
 }
 
@@ -346,25 +345,22 @@ type PushRange struct {
 	From, Upto task.Seq // Upto 0: up to the newest
 	Everything bool     // also the events that the configuration does not want
 	Limit      int      // 0: as many as a page may have
-	Bytes      int64    // the most that a page may have; 0: a mebibyte, or one larger event
+	MaxEvent   int64    // bytes; an event with more is read without its content; 0: no limit
 }
 
 // PushPage is what one read returns: the first events of a range.
 type PushPage struct {
 	Header *task.Task
-	Events []*task.Event // at least one, if there is one and it fits; more only if they are small
+	Events []*task.Event // at least one, if there is one; more only if they are small
 	Found  int           // how many events the range has, at most its Limit
-	// Need is the size of the first event if it is larger than the range's Bytes; then the page has no events.
-	Need int64
-	// Artifacts is about how much of the log is artifacts, in bytes: more if the runs replaced some.
-	Artifacts int64
+	Large  bool          // the only event has more than MaxEvent bytes, and lacks its content
 }
 
 const (
 	// pushRows and pushBytes bound a page, because all deliveries of a process read at the same time. One event may
 	// be larger.
 	pushRows  = 256
-	pushBytes = 1 << 20
+	pushBytes = 128 << 10
 	// pushShrink is how much smaller the next page is after one that timed out.
 	pushShrink = 16
 )
@@ -381,7 +377,7 @@ func (s *Store) ReadPush(ctx context.Context, d *PushDue, r PushRange) (*PushPag
 		events := d.ahead
 		d.ahead = nil
 		if len(events) <= limit && r.From == d.Next {
-			return &PushPage{Header: d.header, Events: events, Found: len(events), Artifacts: d.wrote}, nil
+			return &PushPage{Header: d.header, Events: events, Found: len(events)}, nil
 		}
 	}
 	if !r.Everything || d.header == nil {
@@ -393,7 +389,7 @@ func (s *Store) ReadPush(ctx context.Context, d *PushDue, r PushRange) (*PushPag
 	}
 	return s.pushPage(ctx, s.api, d, dbsqlc.PushLogParams{
 		Task: uuid.UUID(d.Task), FromSeq: int64(r.From), Upto: cmp.Or(int64(r.Upto), math.MaxInt64), Everything: r.Everything,
-		Artifacts: d.Config.Artifacts, MaxRows: int32(limit), MaxBytes: cmp.Or(r.Bytes, pushBytes), MaxFirst: cmp.Or(r.Bytes, math.MaxInt64),
+		Artifacts: d.Config.Artifacts, MaxRows: int32(limit), MaxBytes: pushBytes, MaxFirst: cmp.Or(r.MaxEvent, math.MaxInt64),
 	})
 }
 
@@ -408,11 +404,8 @@ func (s *Store) pushPage(ctx context.Context, db dbsqlc.DBTX, d *PushDue, arg db
 	if err != nil {
 		return nil, translate("read pushes", err)
 	}
-	p := &PushPage{Header: d.header, Events: make([]*task.Event, len(rows)), Artifacts: d.wrote}
-	if len(rows) > 0 && rows[0].Bytes > arg.MaxFirst {
-		p.Found, p.Need, p.Events = int(rows[0].Found), rows[0].Bytes, nil
-		return p, nil
-	}
+	p := &PushPage{Header: d.header, Events: make([]*task.Event, len(rows))}
+	p.Large = len(rows) > 0 && rows[0].Bytes > arg.MaxFirst
 	for i := range rows {
 		p.Found = int(rows[i].Found)
 		e := eventOfPush(&rows[i])

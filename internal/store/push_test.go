@@ -584,18 +584,17 @@ func TestReadsAreBoundedInBytes(t *testing.T) {
 		require.Equal(t, []task.Seq{2, 3, 4, 5, 6, 7}, seqs)
 		require.Equal(t, []int{2, 1, 1, 2}, pages)
 	}
-	// A reader that has less memory gets less, and learns how much the next event needs.
-	some := PushRange{From: 2, Everything: true, Bytes: int64(len(text)) + 1000}
-	page := storetest.Must(f.ReadPush(t.Context(), d, some))(t)
+	// An event that is too large is read without its content.
+	r := PushRange{From: 5, MaxEvent: int64(len(text)) + 1000}
+	page := storetest.Must(f.ReadPush(t.Context(), d, r))(t)
+	require.True(t, page.Large)
 	require.Len(t, page.Events, 1)
-	some.From = 5
-	page = storetest.Must(f.ReadPush(t.Context(), d, some))(t)
-	require.Empty(t, page.Events)
-	require.InDelta(t, 12*len(text), page.Need, 1000)
-	some.Bytes = page.Need
-	page = storetest.Must(f.ReadPush(t.Context(), d, some))(t)
-	require.Len(t, page.Events, 1)
-	require.Zero(t, page.Need)
+	require.Equal(t, task.StateWorking, page.Events[0].State)
+	require.Nil(t, page.Events[0].Message)
+	r.From = 2
+	page = storetest.Must(f.ReadPush(t.Context(), d, r))(t)
+	require.False(t, page.Large)
+	require.NotNil(t, page.Events[0].Message)
 }
 
 // timesOut is a statement that fails as one for which the database needs too long.

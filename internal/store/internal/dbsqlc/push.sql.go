@@ -833,8 +833,8 @@ type PushLogRow struct {
 }
 
 // The events of a log from one event up to another: all of them, or those that a configuration
-// wants; as many as fit into the budget of bytes, and the first one whatever its size. If that has more
-// than @max_first bytes, the row lacks its payload and only says its size. found is how many there are,
+// wants; as many as fit into @max_bytes, and the first one whatever its size. If that has more
+// than @max_first bytes, the row lacks its payload. found is how many there are,
 // at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
 // first: PostgreSQL must decompress a payload to know its length.
 func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]PushLogRow, error) {

@@ -28,7 +28,7 @@ type Delivery struct {
 	Config      *task.PushConfig
 	ContentType string
 	Body        []byte
-	LeftOut     int    // artifacts that the body of a task lacks
+	Reference   bool   // the body is the task without its content, which is too large
 	Traceparent string // of the request that created the task, or ""
 }
 

@@ -1,0 +1,56 @@
+package push
+
+import "github.com/holdfast-a2a/holdfast/internal/task"
+
+// Encoder renders deliveries in the A2A version that set the webhook.
+type Encoder interface {
+	// Whole reports whether the bodies of a version show the whole task.
+	Whole(dialect string) bool
+	// Body renders an event of a task. Of the task it reads only the identity, unless the version wants the whole task;
+	// then t is the task as of that event. With a nil event it renders the task. A nil body means that the version has
+	// no form for the event.
+	Body(c *task.PushConfig, t *task.Task, e *task.Event) (body []byte, contentType string, err error)
+}
+
+// render makes a delivery, or nil when there is nothing to say. t is what readTask has returned.
+func (d *Dispatcher) render(c *claim, p *pending, t *task.Task) (*Delivery, error) {
+	if p.empty {
+		return nil, nil //nolint:nilnil // nil is a valid result
+	}
+	h := c.header
+	delivery := &Delivery{
+		ID: p.id(c), TaskID: c.PublicID, Task: h.ID, Agent: h.Agent, Owner: task.Owner{Tenant: h.Tenant, Subject: h.Owner},
+		Config: &c.Config, Traceparent: h.Traceparent,
+	}
+	var err error
+	if t != nil {
+		delivery.Body, delivery.ContentType, err = d.opt.Encoder.Body(&c.Config, t, p.event)
+		if err != nil || delivery.Body == nil {
+			return nil, err
+		}
+	}
+	if t == nil || int64(len(delivery.Body)) > d.opt.MaxBody {
+		delivery.Reference = true
+		delivery.Body, delivery.ContentType, err = d.reference(c, p)
+	}
+	return delivery, err
+}
+
+// reference renders the task without its content, for a delivery that is larger than MaxBody. It has the message of its
+// status if that fits.
+func (d *Dispatcher) reference(c *claim, p *pending) (body []byte, contentType string, err error) {
+	t := *c.header
+	t.Metadata, t.Direct = nil, false
+	if e := p.event; e != nil {
+		t.Status = task.Status{State: e.State, Message: e.Message, At: e.At, Seq: e.Seq}
+		if e.Kind == task.EventArtifact {
+			t.Status.State = task.StateWorking // as agents are that write artifacts
+		}
+	}
+	body, contentType, err = d.opt.Encoder.Body(&c.Config, &t, nil)
+	if t.Status.Message != nil && int64(len(body)) > d.opt.MaxBody {
+		t.Status.Message = nil
+		body, contentType, err = d.opt.Encoder.Body(&c.Config, &t, nil)
+	}
+	return body, contentType, err
+}
