@@ -127,14 +127,6 @@ func hook(to, dialect string) *task.PushConfig {
 	return &task.PushConfig{ID: "hook", URL: to, Host: u.Host, Dialect: dialect}
 }
 
-// cursor returns a task's webhook as operators see it.
-func (r *replica) cursor(id task.ID) store.PushRow {
-	r.t.Helper()
-	rows := storetest.Must(r.ListPushes(r.t.Context(), store.PushFilter{Task: id, Limit: 10}))(r.t)
-	require.Len(r.t, rows, 1)
-	return rows[0]
-}
-
 func (r *replica) attempts(id task.ID) []store.PushAttempt {
 	r.t.Helper()
 	all := storetest.Must(r.PushAttempts(r.t.Context(), id, "", 1000))(r.t)
@@ -212,8 +204,8 @@ func TestASealingKeyOutOfReachIsUnavailable(t *testing.T) {
 	require.Equal(t, task.Unavailable, task.KindOf(due[0].Unreadable))
 }
 
-// Bodies that show the whole task have the newest messages. A body that is too large becomes a reference, and so does an event;
-// later deliveries are whole again if they fit.
+// Bodies that show the whole task have the newest messages. A body or an event that is too large becomes a reference; later
+// deliveries are whole again if they fit.
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)

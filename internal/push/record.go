@@ -22,20 +22,20 @@ func (d *Dispatcher) judge(o *store.PushOutcome, a *Answer, c *claim) {
 	if o.Delivered {
 		return
 	}
-	failures, failingFor := c.Failures+1, time.Duration(0)
+	failures, failingFor, schedule := c.Failures+1, time.Duration(0), d.opt.Schedule
 	if !c.FailingSince.IsZero() {
 		failingFor = time.Since(c.FailingSince)
 	}
 	switch {
 	case a.Class == Gone:
 		o.Disable = "the receiver answered 410 Gone"
-	case d.opt.Schedule.over(failures, failingFor):
+	case schedule.over(schedule.GiveUpAfter, failures, failingFor):
 		o.Disable = fmt.Sprintf("%d deliveries in a row failed, for %s: %s", failures, failingFor.Round(time.Second), a.Error)
 	// An Internal error, such as a missing key, is this server's and says nothing about the receiver.
-	case !c.Accepted && a.Class != Internal && d.opt.Schedule.overFirst(failures, failingFor):
+	case !c.Accepted && a.Class != Internal && schedule.over(schedule.GiveUpFirstAfter, failures, failingFor):
 		o.Disable = fmt.Sprintf("its receiver has never accepted a delivery: %d failed, for %s: %s", failures, failingFor.Round(time.Second), a.Error)
 	}
-	o.DueIn = d.opt.Schedule.delay(failures, a.RetryAfter)
+	o.DueIn = schedule.delay(failures, a.RetryAfter)
 }
 
 // record writes the outcome of an attempt to the database. It reports whether the claim is still ours and has more to

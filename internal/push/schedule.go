@@ -30,16 +30,7 @@ func (s Schedule) delay(failures int, retryAfter time.Duration) time.Duration {
 	return max(d/2+rand.N(d/2+1), retryAfter)
 }
 
-// over reports whether a failing configuration must be disabled.
-func (s Schedule) over(failures int, failingFor time.Duration) bool {
-	return s.ends(s.GiveUpAfter, failures, failingFor)
-}
-
-// overFirst reports the same for a configuration whose receiver has not accepted any delivery.
-func (s Schedule) overFirst(failures int, failingFor time.Duration) bool {
-	return s.ends(s.GiveUpFirstAfter, failures, failingFor)
-}
-
-func (s Schedule) ends(after time.Duration, failures int, failingFor time.Duration) bool {
+// over reports whether a configuration that fails must be disabled after this time.
+func (s Schedule) over(after time.Duration, failures int, failingFor time.Duration) bool {
 	return after > 0 && failures >= s.MinAttempts && failingFor >= after
 }

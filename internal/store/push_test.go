@@ -182,30 +182,6 @@ func TestNextClaimAndAttempts(t *testing.T) {
 	require.Len(t, storetest.Must(f.PushAttempts(t.Context(), id, "", 1))(t), 1)
 }
 
-// A claim also reads a part of the log with what its webhook does not want, for a snapshot of the task.
-func TestClaimReadsWholeLog(t *testing.T) {
-	f := parallel(t)
-	p := f.running("a")
-	f.setPush(p.c.Task.ID, hook("c", "h"))
-	p.must(t, status(task.StateWorking), chunk("x"), chunk("y"), status(task.StateWorking), chunk("z"))
-	due := f.duePushes(10)
-	h, evs := f.wanted(due[0], 10)
-	require.Len(t, evs, 2)
-	as := Empty(h)
-	for _, r := range []struct {
-		from, upto task.Seq
-		text       string
-	}{{0, 4, "xy"}, {5, 6, "xyz"}} {
-		p := storetest.Must(f.ReadPush(t.Context(), due[0], PushRange{From: r.from, Upto: r.upto, Everything: true}))(t)
-		for _, e := range p.Events {
-			require.NoError(t, as.Apply(e))
-		}
-		require.Equal(t, r.upto, as.LastSeq)
-		require.Equal(t, r.text, as.Artifacts[0].Parts[0].Text, "without later events")
-	}
-	require.Equal(t, storetest.Must(f.Snapshot(t.Context(), as, true))(t), as)
-}
-
 // Many requests at once do not exceed the limit.
 func TestManySetAtOnceKeepTheLimit(t *testing.T) {
 	f := parallel(t)

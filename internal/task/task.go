@@ -232,29 +232,6 @@ func (t *Task) TrimHistory(most int64) {
 	t.statusAt -= first
 }
 
-// TrimArtifacts returns the task with artifacts that have at most so many bytes (Artifact.Size) together, and how many it leaves
-// out. From the newest to the oldest it takes each artifact that still fits. It changes no artifact of t.
-func (t *Task) TrimArtifacts(most int64) (trimmed *Task, left int) {
-	var all int64
-	for i := range t.Artifacts {
-		all += t.Artifacts[i].Size()
-	}
-	if all <= most {
-		return t, 0
-	}
-	kept := make([]Artifact, 0, len(t.Artifacts))
-	for _, a := range slices.Backward(t.Artifacts) {
-		if n := a.Size(); n <= most {
-			most -= n
-			kept = append(kept, a)
-		}
-	}
-	slices.Reverse(kept)
-	short := *t
-	short.Artifacts = kept
-	return &short, len(t.Artifacts) - len(kept)
-}
-
 // Tail returns the last n messages of the history, oldest first.
 func (t *Task) Tail(n int) []Message {
 	if n >= len(t.History) {
