@@ -16,7 +16,7 @@ type pending struct {
 	at    time.Time   // of the event
 	to    task.Seq    // the last event that it covers
 	task  bool        // it shows the current task instead of an event
-	large bool        // the event lacks its content, which is larger than MaxBody
+	large bool        // it is larger than MaxBody; its event may lack its content
 	last  bool        // the last of its batch
 	empty bool        // it says nothing
 }
@@ -45,31 +45,32 @@ func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
 
 // deliverOne makes one delivery. It reports whether the claim is still ours and has more to deliver.
 func (d *Dispatcher) deliverOne(ctx context.Context, c *claim, p *pending, keep bool) (more bool) {
-	t, err := d.readTask(ctx, c, p)
-	var delivery *Delivery
-	if err == nil {
-		delivery, err = d.render(c, p, t)
+	if p.empty {
+		return d.record(ctx, c, p, &Answer{Class: Silent}, keep)
 	}
+	t, err := d.readTask(ctx, c, p)
 	if err != nil {
 		d.fail(ctx, c, p, err)
 		return false
 	}
-	a := Answer{Class: Silent}
+	delivery, err := d.render(c, p, t)
 	switch {
-	case delivery != nil:
-		if !d.extend(ctx, c) {
-			return false
-		}
-		p.event = nil // while it is sent, a delivery holds nothing but its body
-		a = d.opt.Sender.Send(ctx, delivery)
-		if a.Class == Interrupted {
-			d.release(ctx, c, nil)
-			return false
-		}
-		d.noteAnswer(c.Config.Host, a.Class != Timeout)
-	case !p.last:
-		// The next delivery also covers this event.
-		return true
+	case err != nil:
+		d.fail(ctx, c, p, err)
+		return false
+	case delivery == nil && !p.last:
+		return true // the next delivery also covers this event
+	case delivery == nil:
+		return d.record(ctx, c, p, &Answer{Class: Silent}, keep)
+	case !d.extend(ctx, c):
+		return false
 	}
-	return d.record(ctx, c, p, &a, keep && !d.stopping())
+	p.event = nil // while it is sent, a delivery holds nothing but its body
+	a := d.opt.Sender.Send(ctx, delivery)
+	if a.Class == Interrupted {
+		d.release(ctx, c, nil)
+		return false
+	}
+	d.noteAnswer(c.Config.Host, a.Class != Timeout)
+	return d.record(ctx, c, p, &a, keep)
 }

@@ -43,16 +43,13 @@ func (d *Dispatcher) read(ctx context.Context, c *claim) ([]pending, error) {
 	return batch, nil
 }
 
-// readTask returns the task that a delivery shows: as of its event, or only the header if the version shows no more. It
-// returns nil if there is more to show than MaxBody.
+// readTask returns the task that a delivery shows: as of its event, or only the header if the version shows no more, or if
+// there is more to show than MaxBody.
 //
 // A call for a later event continues from the earlier result, so each event of a small task is read once for all deliveries
 // of a claim.
 func (d *Dispatcher) readTask(ctx context.Context, c *claim, p *pending) (*task.Task, error) {
-	switch {
-	case p.large:
-		return nil, nil //nolint:nilnil // nil is a valid result
-	case p.empty, !p.task && !d.opt.Encoder.Whole(c.Config.Dialect):
+	if p.large || !p.task && !d.opt.Encoder.Whole(c.Config.Dialect) {
 		return c.header, nil
 	}
 	t := c.task
@@ -72,7 +69,8 @@ func (d *Dispatcher) readTask(ctx context.Context, c *claim, p *pending) (*task.
 		}
 		for _, e := range page.Events {
 			if page.Large && (e.Kind == task.EventArtifact || e.Seq == p.to) {
-				return nil, nil //nolint:nilnil // as above
+				p.large = true
+				return c.header, nil
 			}
 			if err := t.Apply(e); err != nil {
 				return nil, err
@@ -85,7 +83,8 @@ func (d *Dispatcher) readTask(ctx context.Context, c *claim, p *pending) (*task.
 		}
 		t.TrimHistory(history)
 		if size(t) > d.opt.MaxBody {
-			return nil, nil //nolint:nilnil // as above
+			p.large = true
+			return c.header, nil
 		}
 	}
 	if t.LastSeq == 0 {

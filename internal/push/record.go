@@ -42,7 +42,7 @@ func (d *Dispatcher) judge(o *store.PushOutcome, a *Answer, c *claim) {
 // deliver.
 func (d *Dispatcher) record(ctx context.Context, c *claim, p *pending, a *Answer, keep bool) (more bool) {
 	o := c.outcome()
-	o.To, o.Keep = p.to, keep
+	o.To, o.Keep = p.to, keep && !d.stopping()
 	if a.Class != Silent {
 		o.DeliveryID = p.id(c)
 	}

@@ -12,24 +12,21 @@ type Encoder interface {
 	Body(c *task.PushConfig, t *task.Task, e *task.Event) (body []byte, contentType string, err error)
 }
 
-// render makes a delivery, or nil when there is nothing to say. t is what readTask has returned.
+// render makes a delivery that shows a task, or nil if the version has no form for its event.
 func (d *Dispatcher) render(c *claim, p *pending, t *task.Task) (*Delivery, error) {
-	if p.empty {
-		return nil, nil //nolint:nilnil // nil is a valid result
-	}
 	h := c.header
 	delivery := &Delivery{
 		ID: p.id(c), TaskID: c.PublicID, Task: h.ID, Agent: h.Agent, Owner: task.Owner{Tenant: h.Tenant, Subject: h.Owner},
 		Config: &c.Config, Traceparent: h.Traceparent,
 	}
 	var err error
-	if t != nil {
+	if !p.large {
 		delivery.Body, delivery.ContentType, err = d.opt.Encoder.Body(&c.Config, t, p.event)
 		if err != nil || delivery.Body == nil {
 			return nil, err
 		}
 	}
-	if t == nil || int64(len(delivery.Body)) > d.opt.MaxBody {
+	if p.large || int64(len(delivery.Body)) > d.opt.MaxBody {
 		delivery.Reference = true
 		delivery.Body, delivery.ContentType, err = d.reference(c, p)
 	}
