@@ -82,14 +82,9 @@ type run struct {
 // begin creates a task that a worker runs.
 func (r *replica) begin(c *task.PushConfig) *run {
 	r.t.Helper()
-	return r.beginFor("", c)
-}
-
-func (r *replica) beginFor(owner string, c *task.PushConfig) *run {
-	r.t.Helper()
 	id := store.NewID()
 	created := storetest.Must(r.Create(r.t.Context(), &store.NewTask{
-		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", Owner: owner, ContextID: "c", Dialect: "1.0"},
+		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "1.0"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
 		Seat:    store.Seat{Worker: r.id}, Push: c,
 	}))(r.t)
