@@ -117,7 +117,6 @@ func TestBannerNeedsATerminal(t *testing.T) {
 	require.Equal(t, tty, bannerOn(tty))
 }
 
-
 // offers returns what the shell would offer, without descriptions.
 func offers(t *testing.T, s session, args ...string) []string {
 	t.Helper()
