@@ -32,7 +32,8 @@ COMMENT ON COLUMN holdfast.push_configs.public_id IS
 COMMENT ON COLUMN holdfast.push_configs.dialect IS
     'The A2A version of the request that set it: decides bodies and headers.';
 COMMENT ON COLUMN holdfast.push_configs.schemes IS 'Authentication schemes of the receiver, the preferred one first.';
-COMMENT ON COLUMN holdfast.push_configs.secrets IS 'Token and credentials, sealed (internal/secrets); null for neither.';
+COMMENT ON COLUMN holdfast.push_configs.secrets IS
+    'Token and credentials, sealed (internal/secrets); null for neither.';
 
 -- The outbox is one cursor per configuration and not a row per event.
 CREATE TABLE holdfast.push_cursors (
