@@ -1,22 +1,18 @@
 package storetest
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/testcontainers/testcontainers-go"
-	"github.com/testcontainers/testcontainers-go/modules/postgres"
-	"github.com/testcontainers/testcontainers-go/wait"
 
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 )
@@ -26,108 +22,102 @@ var throwaway = map[string]string{
 	"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB", "max_connections": "500", "jit": "off",
 }
 
-func obtain(ctx context.Context, log *slog.Logger) (*server, error) {
+// A test process does not know whether it is the last of `go test ./...`, and may be killed. So another process uses the
+// cluster for it and outlives it: this same binary in a special mode, the keeper. It starts the cluster, and says where it
+// is. When its test process has ended in any way, it waits until no test process has used the cluster for a while, and
+// removes it. One keeper waits; the others see its lock and exit.
+//
+// The keeper also has real time, which a test in a bubble of testing/synctest has not.
+const (
+	envKeeper = "HOLDFAST_STORETEST_KEEPER"
+	// EnvLinger is how long a cluster stays that no process uses; between two packages, that happens for a moment.
+	EnvLinger = "HOLDFAST_STORETEST_LINGER"
+	linger    = 15 * time.Second
+	dutyFile  = "keeper.lock" // locked by the keeper that waits
+	keptFile  = "kept"        // touched when a failed test left its database
+	keptFor   = 30 * time.Minute
+)
+
+func obtain() (*server, error) {
 	if given := os.Getenv(EnvURL); given != "" {
 		return &server{url: given, keep: func() {}}, nil
 	}
-	b, err := pgembed.Find(ctx, log, 0)
-	if err == nil {
-		return cluster(ctx, log, b.Version)
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("test cluster: %w", err)
 	}
-	s, containerErr := container(ctx)
-	if containerErr == nil {
-		return s, nil
+	// The keeper gets none of our own pipes: go test would wait until it has closed them.
+	cmd := exec.CommandContext(context.Background(), self)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), envKeeper+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	ours, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("test cluster: %w", err)
 	}
-	log.Warn("no test database from Docker; fetching PostgreSQL's programs, which may take minutes", "error", containerErr)
-	return cluster(ctx, log, "any")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("test cluster: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("test cluster: %w", err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		at, dir, ready := strings.Cut(lines.Text(), "\t")
+		if !ready {
+			_, _ = fmt.Fprintln(os.Stderr, at)
+			continue
+		}
+		keep := func() { _ = os.WriteFile(filepath.Join(dir, keptFile), nil, 0o600) }
+		return &server{url: at, keep: keep, ours: ours}, out.Close()
+	}
+	return nil, errors.New("no PostgreSQL for tests; see above, or set " + EnvURL + " to a server")
 }
 
-// container runs PostgreSQL in Docker for this test process; testcontainers removes it when the process has ended.
-func container(ctx context.Context) (_ *server, err error) {
-	provider, err := testcontainers.NewDockerProvider()
-	if err != nil {
-		return nil, fmt.Errorf("docker: %w", err)
+func init() {
+	if os.Getenv(envKeeper) == "" {
+		return
 	}
-	defer func() { _ = provider.Close() }()
-	if err := provider.Health(ctx); err != nil {
-		return nil, fmt.Errorf("docker: %w", err)
+	if err := keeper(context.Background()); err != nil {
+		_, _ = fmt.Fprintln(os.Stdout, err)
+		os.Exit(1)
 	}
-	c, err := postgres.Run(ctx, "postgres:17-alpine",
-		// Its first start is for the image's own preparations.
-		testcontainers.WithAdditionalWaitStrategy(wait.ForLog("database system is ready to accept connections").WithOccurrence(2)),
-		testcontainers.WithCmdArgs("-c", "fsync=off", "-c", "max_connections=500"))
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, testcontainers.TerminateContainer(c))
-		}
-	}()
-	if err != nil {
-		return nil, fmt.Errorf("docker: %w", err)
-	}
-	published, err := c.ConnectionString(ctx, "sslmode=disable")
-	if err != nil {
-		return nil, fmt.Errorf("docker: %w", err)
-	}
-	urls := []string{published}
-	if ip, err := c.ContainerIP(ctx); err == nil && ip != "" {
-		u, err := url.Parse(published)
-		if err != nil {
-			return nil, fmt.Errorf("docker: %w", err)
-		}
-		u.Host = net.JoinHostPort(ip, "5432")
-		urls = append(urls, u.String())
-	}
-	answers, err := reachable(ctx, urls...)
-	if err != nil {
-		return nil, fmt.Errorf("docker: %w", err)
-	}
-	return &server{url: answers, keep: func() {}}, nil
+	os.Exit(0)
 }
 
-// reach bounds the time to find an address of a container whose PostgreSQL runs.
-const reach = 5 * time.Second
-
-// reachable returns the first of the URLs at which a PostgreSQL answers. Where these tests run in a container
-// themselves, only the second address of the other container may be reachable: the published port is the machine's.
-func reachable(ctx context.Context, urls ...string) (string, error) {
-	var failed []error
-	for _, u := range urls {
-		ctx, cancel := context.WithTimeout(ctx, reach)
-		defer cancel()
-		for {
-			conn, err := pgx.Connect(ctx, u)
-			if err == nil {
-				return u, conn.Close(ctx)
-			}
-			select {
-			case <-time.After(50 * time.Millisecond): // Docker Desktop publishes a port some time after it says so
-				continue
-			case <-ctx.Done():
-				failed = append(failed, err)
-			}
-			break
-		}
+// keeper starts or uses the cluster of this user, which all test processes with this version of PostgreSQL share.
+func keeper(ctx context.Context) error {
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if _, err := pgembed.Find(ctx, log, 0); err != nil {
+		log.Warn("this machine has no PostgreSQL; downloading its programs once, which may take a minute")
 	}
-	return "", fmt.Errorf("PostgreSQL runs in a container that cannot be reached from here; set TESTCONTAINERS_HOST_OVERRIDE: %w", errors.Join(failed...))
-}
-
-// cluster starts or uses the throwaway cluster of this user, which all test processes with this version of PostgreSQL
-// share.
-func cluster(ctx context.Context, log *slog.Logger, version string) (*server, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-test-%d-%s", os.Geteuid(), version))
+	b, err := pgembed.Ensure(ctx, log, 0)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-test-%d-%s", os.Geteuid(), b.Version))
 	if err := private(dir); err != nil {
-		return nil, err
+		return err
 	}
-	// This process keeps its lease until it ends in any way; then the janitor notices.
 	s, err := pgembed.Start(ctx, pgembed.Options{Dir: dir, Log: log, Settings: throwaway})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := callJanitor(ctx, dir); err != nil {
-		return nil, err
+	_, _ = fmt.Fprintf(os.Stdout, "%s\t%s\n", s.DSN(), dir)
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test process has ended
+	log = slog.New(slog.DiscardHandler)
+	for {
+		if waited, err := lookAfter(ctx, s, dir); !waited || err != nil {
+			return err
+		}
+		// A process may have started the cluster again before we gave up the lock. Then its keeper saw us wait, and left.
+		if _, pid, err := pgembed.Look(dir); err != nil || pid == 0 {
+			return nil //nolint:nilerr // the cluster's directory is gone
+		}
+		if s, err = pgembed.Start(ctx, pgembed.Options{Dir: dir, Log: log, Settings: throwaway}); err != nil {
+			return err
+		}
 	}
-	keep := func() { _ = os.WriteFile(filepath.Join(dir, keptFile), nil, 0o600) }
-	return &server{url: s.DSN(), keep: keep, cluster: s}, nil
 }
 
 // private creates a directory that only this user can write to. Its name is predictable, so another
@@ -147,76 +137,18 @@ func private(dir string) error {
 	return nil
 }
 
-// A test process does not know whether it is the last of `go test ./...`, and may be killed. So
-// each one starts a janitor: this same binary in a special mode. One janitor stays on duty; the
-// others see its lock and exit. It waits until no test process has used the cluster for a while,
-// and removes it.
-const (
-	envJanitor = "HOLDFAST_STORETEST_JANITOR"
-	// EnvLinger is how long a cluster stays that no process uses; between two packages, that happens for a moment.
-	EnvLinger = "HOLDFAST_STORETEST_LINGER"
-	linger    = 15 * time.Second
-	dutyFile  = "janitor.lock" // locked by the janitor on duty
-	keptFile  = "kept"         // touched when a failed test left its database
-	keptFor   = 30 * time.Minute
-)
-
-func callJanitor(ctx context.Context, dir string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("test cluster: %w", err)
-	}
-	// No pipes: go test would wait until they are closed. No context either, because the janitor
-	// must outlive this process.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), self)
-	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), envJanitor+"="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("test cluster: %w", err)
-	}
-	return cmd.Process.Release()
-}
-
-func init() {
-	if dir := os.Getenv(envJanitor); dir != "" {
-		if err := janitor(context.Background(), dir); err != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-}
-
-// janitor looks after the cluster in dir until it is removed, or until another janitor does.
-func janitor(ctx context.Context, dir string) error {
-	for {
-		if onDuty, err := lookAfter(ctx, dir); !onDuty || err != nil {
-			return err
-		}
-		// A process may have started the cluster again before we gave up the duty. Then its janitor saw us on duty, and
-		// left.
-		if _, pid, err := pgembed.Look(dir); err != nil || pid == 0 {
-			return nil //nolint:nilerr // the cluster's directory is gone
-		}
-	}
-}
-
-// lookAfter waits until no process has used the cluster for a while, and removes it. It returns false at once if
-// another janitor is on duty.
-func lookAfter(ctx context.Context, dir string) (onDuty bool, err error) {
+// lookAfter waits until no process has used the cluster for a while, and removes it. It returns false at once if another
+// keeper waits.
+func lookAfter(ctx context.Context, s *pgembed.Server, dir string) (waited bool, err error) {
 	lock, err := os.OpenFile(filepath.Join(dir, dutyFile), os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
 		return false, err
 	}
-	// This also keeps the file from garbage collection, which would close it. Then every janitor would go on duty, each
-	// would see the others use the cluster, and none would end.
+	// This also keeps the file from garbage collection, which would close it. Then every keeper would wait, each would see
+	// the others use the cluster, and none would end.
 	defer func() { _ = lock.Close() }()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return false, nil // another janitor is on duty
-	}
-	s, err := pgembed.Start(ctx, pgembed.Options{Dir: dir, Log: slog.New(slog.DiscardHandler), Settings: throwaway})
-	if err != nil {
-		return true, err
+		return false, nil // another keeper waits
 	}
 	unused := linger
 	if d, err := time.ParseDuration(os.Getenv(EnvLinger)); err == nil {

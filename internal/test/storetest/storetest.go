@@ -1,10 +1,8 @@
 // Package storetest gives each test a PostgreSQL database of its own.
 //
-// The server is, in this order: the one in HOLDFAST_TEST_DATABASE_URL; a throwaway cluster from PostgreSQL's programs on
-// this machine (installed, or downloaded earlier), which all test processes of one user share; a container, where Docker
-// answers; the throwaway cluster again, from programs that it downloads or installs.
-//
-// Server, which a test stops and starts, always needs the programs.
+// The server is the one in HOLDFAST_TEST_DATABASE_URL, or a throwaway cluster from PostgreSQL's programs on this machine
+// (installed, or downloaded once), which all test processes of one user share. Server, which a test stops and starts, always
+// needs the programs.
 //
 // Databases are cloned from a template that has the schema. They are whole databases instead of
 // schemas, because NOTIFY channels belong to a database. They have an unusual time zone.
@@ -16,6 +14,7 @@ import (
 	"crypto/sha256"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/url"
@@ -31,7 +30,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
-	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
@@ -123,7 +121,7 @@ var shared = sync.OnceValues(func() (*server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s, err := obtain(ctx, log)
+	s, err := obtain()
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +133,8 @@ type server struct {
 	url      string // of its maintenance database
 	keep     func() // called when a failed test leaves its database behind
 	template string
-	// Keeps the cluster from garbage collection, which would close its files and end our lease on
-	// it.
-	cluster *pgembed.Server
+	// Closed when this process ends, or is garbage. Then the keeper thinks that it has.
+	ours io.Closer
 }
 
 // templateName depends on the migrations. So a changed schema gets a new template, and switching
