@@ -10,9 +10,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
-// adapt makes an Executor that the server can run. User code sees only the types of this package, so that the server's
-// own types may change.
-func adapt(e Executor) executor.Executor {
+// Adapt makes an Executor that the server can run. User code sees only the types of this package, so that the server's own
+// types may change. So Adapt and the conversions below are only for packages of this module, such as agenttest: others cannot
+// name the server's types.
+func Adapt(e Executor) executor.Executor {
 	adapted := executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		return e.Execute(ctx, fromRun(run), &emitter{out: out, turn: run.Turn})
 	})
@@ -25,7 +26,7 @@ func adapt(e Executor) executor.Executor {
 func fromRun(run *executor.Run) *Run {
 	out := &Run{
 		TaskID: run.TaskID, TaskKey: run.Keys.Task, ContextID: run.ContextID, ContextKey: run.Keys.Context, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
-		Message: fromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
+		Message: FromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
 		TurnMetadata: run.TurnMetadata, AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, ExtensionParams: run.ExtensionParams,
 		Scopes: run.Scopes, Traceparent: run.Traceparent, Tracestate: run.Tracestate, Deadline: run.Deadline,
 		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
@@ -67,7 +68,7 @@ func (e *emitter) Reject(ctx context.Context, m Message) error {
 }
 
 func (e *emitter) Reply(ctx context.Context, m Message) error {
-	msg, err := toMessage(m)
+	msg, err := ToMessage(m)
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (e *emitter) status(ctx context.Context, s task.State, m Message) error {
 	if len(m.Parts) == 0 {
 		return e.out.StatusAbout(ctx, s, nil, executor.About{Metadata: m.EventMetadata})
 	}
-	msg, err := toMessage(m)
+	msg, err := ToMessage(m)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (e *emitter) Text(ctx context.Context, name, text string) error {
 }
 
 func (e *emitter) chunk(ctx context.Context, c Chunk) error {
-	a, err := toArtifact(c.Artifact)
+	a, err := ToArtifact(c.Artifact)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,8 @@ func (e *emitter) Checkpoint(ctx context.Context, v any) error {
 	return e.out.Checkpoint(ctx, data)
 }
 
-func fromMessage(m *task.Message) Message {
+// FromMessage converts a message of the server.
+func FromMessage(m *task.Message) Message {
 	out := Message{
 		ID: m.ID, Role: User, Parts: fromParts(m.Parts), Metadata: m.Metadata,
 		Extensions: m.Extensions, References: m.References,
@@ -132,7 +134,8 @@ func fromMessage(m *task.Message) Message {
 	return out
 }
 
-func fromArtifact(a *task.Artifact) Artifact {
+// FromArtifact converts an artifact of the server.
+func FromArtifact(a *task.Artifact) Artifact {
 	return Artifact{
 		ID: a.ID, Name: a.Name, Description: a.Description, Parts: fromParts(a.Parts),
 		Metadata: a.Metadata, Extensions: a.Extensions,
@@ -167,8 +170,8 @@ func fromSaid(s *executor.Said) Said {
 	return out
 }
 
-// toMessage always sets the agent's role, even if the message was copied from the user.
-func toMessage(m Message) (*task.Message, error) {
+// ToMessage converts a message for the server. It always sets the agent's role, even if the message was copied from the user.
+func ToMessage(m Message) (*task.Message, error) {
 	parts, err := toParts(m.Parts)
 	return &task.Message{
 		ID: m.ID, Role: task.RoleAgent, Parts: parts, Metadata: m.Metadata,
@@ -176,7 +179,8 @@ func toMessage(m Message) (*task.Message, error) {
 	}, err
 }
 
-func toArtifact(a Artifact) (task.Artifact, error) {
+// ToArtifact converts an artifact for the server.
+func ToArtifact(a Artifact) (task.Artifact, error) {
 	parts, err := toParts(a.Parts)
 	return task.Artifact{
 		ID: a.ID, Name: a.Name, Description: a.Description, Parts: parts,

@@ -325,7 +325,7 @@ type booking struct {
 
 func (b *booking) Cancel(ctx context.Context, c *agent.Cancellation) error {
 	if c.Try == 1 {
-		return agent.Retryable(errors.New("the office is closed"), time.Hour)
+		return agent.Retryable(errors.New("the office is closed"), time.Minute)
 	}
 	var job, page string
 	if _, err := c.State(ctx, agent.OfTask, &job); err != nil {
@@ -366,7 +366,7 @@ func TestAgentIsToldOfCancel(t *testing.T) {
 		}
 		task.CancelWith(json.RawMessage(`{"why":"x"}`))
 		require.Equal(t, "canceled true job 7 page 3 {\"why\":\"x\"} 1 true\n", <-b.told, text)
-		require.Equal(t, []time.Duration{time.Hour}, task.Delays(), text)
+		require.Equal(t, []time.Duration{time.Minute}, task.Delays(), text)
 	}
 }
 

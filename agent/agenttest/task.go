@@ -2,20 +2,17 @@ package agenttest
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
-	"fmt"
-	"sync"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-a2a/holdfast/agent"
-	"github.com/holdfast-a2a/holdfast/internal/agenthook"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/worker"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
-	"github.com/holdfast-a2a/holdfast/internal/worker/inmemory"
 )
 
 // Options are the task and the limits of its agent. The zero value of a limit is the server's default, except that runs may
@@ -56,20 +53,7 @@ type Task struct {
 	*server
 	header   task.Task
 	messages int
-}
-
-// server has the tasks of one context.
-type server struct {
-	t       testing.TB
-	options Options
-	agent   worker.Agent
-	store   *inmemory.Store
-
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when the log has grown
-	delays  []time.Duration
-	pool    *worker.Pool
-	stop    func() // stops the pool and waits for its end
+	read     []*task.Event // of the log
 }
 
 // New returns a task for an agent. The first message creates it. The test ends the agent's runs when it ends.
@@ -80,81 +64,18 @@ func New(t testing.TB, e agent.Executor, options ...Options) *Task {
 		o = options[0]
 	}
 	o.Agent, o.ContextID, o.Patience = cmp.Or(o.Agent, "agent"), cmp.Or(o.ContextID, "context"), cmp.Or(o.Patience, time.Minute)
-	k := &server{
-		t: t, options: o, changed: make(chan struct{}),
-		agent: worker.Agent{
-			Name: o.Agent, Executor: agenthook.Adapt.(func(agent.Executor) executor.Executor)(e),
-			// The run that loses its lease may go on while the next one starts.
-			Concurrency: 100,
-			MaxAttempts: cmp.Or(o.MaxAttempts, 3), RunTimeout: o.RunTimeout, InactivityTimeout: o.InactivityTimeout,
-			CancelGrace: cmp.Or(o.CancelGrace, 10*time.Second), MaxArtifacts: o.MaxArtifacts, MaxState: o.MaxState,
-			DirectReplies: o.DirectReplies,
-		},
-	}
-	k.store = inmemory.New(inmemory.Listener{
-		Committed: k.grown,
-		Ready:     func(name string) { k.worker().Wake(name) },
-		Canceled:  func(id task.ID) { k.worker().CancelHint(id) },
-		Delayed:   k.delayed,
-	})
-	k.start()
-	t.Cleanup(func() { k.stop() })
-	return k.task(o.TaskID)
+	return serve(t, e, o).task(o.TaskID)
 }
 
 // Another returns another task of the same owner in the same context.
 func (k *Task) Another() *Task { return k.task("") }
 
 func (k *server) task(publicID string) *Task {
-	id, o := store.NewID(), k.options
+	id, o := k.store.NewTaskID(), k.options
 	return &Task{server: k, header: task.Task{
 		ID: id, PublicID: cmp.Or(publicID, id.String()), Agent: o.Agent, Tenant: o.Tenant, Owner: o.Owner,
 		ContextID: o.ContextID, Metadata: o.Metadata, Dialect: "1.0",
 	}}
-}
-
-// start starts a worker, as a process does.
-func (k *server) start() {
-	self := store.NewID()
-	pool := worker.New(worker.Options{
-		Store: k.store, Agents: []worker.Agent{k.agent}, PollInterval: time.Second, StopGrace: k.options.StopGrace,
-		Worker: func() task.ID { return self },
-		ResumeURL: func(id task.ID, turn int) string {
-			return fmt.Sprintf("https://holdfast.example/resume/%s/%d", id, turn)
-		},
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	k.mu.Lock()
-	k.pool = pool
-	k.stop = func() {
-		cancel()
-		<-ended
-	}
-	k.mu.Unlock()
-	go func() {
-		defer close(ended)
-		_ = pool.Run(ctx)
-	}()
-}
-
-func (k *server) worker() *worker.Pool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.pool
-}
-
-func (k *server) grown() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	close(k.changed)
-	k.changed = make(chan struct{})
-}
-
-func (k *server) delayed(d time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.delays = append(k.delays, d)
 }
 
 // Say is Send with a text.
@@ -177,7 +98,7 @@ func (k *Task) Start(m agent.Message, with ...Request) *Turn {
 	if m.ID == "" {
 		m.ID = store.NewID().String()
 	}
-	msg, err := agenthook.ToMessage.(func(agent.Message) (*task.Message, error))(m)
+	msg, err := agent.ToMessage(m)
 	if err != nil {
 		k.t.Fatalf("the message: %v", err)
 	}
@@ -190,10 +111,18 @@ func (k *Task) Start(m agent.Message, with ...Request) *Turn {
 	}
 	turn := &Turn{task: k, number: 1}
 	if k.messages == 1 {
-		k.store.Create(&k.header, msg, request)
-	} else if turn.number, err = k.store.AddMessage(k.header.ID, msg, request); err != nil {
+		_, err = k.store.Create(background, &store.NewTask{
+			Task: k.header, ClientID: k.header.PublicID != k.header.ID.String(), Message: msg, Request: request,
+		})
+	} else {
+		_, err = k.store.AddMessage(background, &store.NewMessage{
+			Task: &k.header, Enqueue: true, RequestID: store.NewID(), Message: msg, Request: request,
+		})
+	}
+	if err != nil {
 		k.t.Fatalf("message %d: %v", k.messages, err)
 	}
+	turn.number = k.row().turns
 	return turn
 }
 
@@ -202,48 +131,102 @@ func (k *Task) Start(m agent.Message, with ...Request) *Turn {
 func (k *Task) Wake() *Turn {
 	k.t.Helper()
 	k.begun()
-	turn := k.store.Fire(k.header.ID)
-	if turn == 0 {
+	turn := k.row().turn()
+	fired, err := k.conn.Exec(background, "UPDATE holdfast.task_queue SET wakes_at = now() WHERE id = $1 AND worker_id IS NULL AND wakes_at < 'infinity'", k.header.ID.String())
+	k.must(err)
+	if fired.RowsAffected() == 0 {
 		k.t.Fatalf("Wake: the agent does not wait; the log of the task:\n%s", k.log())
 	}
+	_, err = k.store.FireTimers(background)
+	k.must(err)
 	return (&Turn{task: k, number: turn}).Wait()
 }
 
 // Return gives the agent the results of its calls, in their order, and waits for the end of the turn that they begin. ID, Agent
-// and TaskID of a result may be left out: they are those of the call. A result without a State is completed.
+// and TaskID of a result are those of the call. A result without a State is completed, and one with an Error rejected. As on a
+// server, contents of more than 1 MiB are left out (Omitted).
 func (k *Task) Return(results ...agent.Result) *Turn {
 	k.t.Helper()
 	k.begun()
-	calls := k.store.Calls(k.header.ID)
+	calls, err := k.store.NewCalls(background, 0, store.NewCall{}, math.MaxInt32)
+	k.must(err)
+	calls = slices.DeleteFunc(calls, func(c store.NewCall) bool { return c.Parent != k.header.ID })
 	if len(calls) == 0 || len(calls) != len(results) {
 		k.t.Fatalf("Return: %d results for %d calls; the log of the task:\n%s", len(results), len(calls), k.log())
 	}
-	out := make([]task.Result, len(results))
-	for i := range results {
-		r, c := &results[i], &calls[i]
-		state, ok := task.ParseState(cmp.Or(string(r.State), string(agent.Completed)))
-		if !ok || !state.Settled() {
-			k.t.Fatalf("Return: result %d has the state %s", i+1, r.State)
+	turn := &Turn{task: k, number: k.row().turn()}
+	for i, c := range calls {
+		k.answer(c, results[i])
+	}
+	for joined := (store.Joined{Blocked: true}); joined.Blocked; {
+		joined, err = k.store.JoinCalls(background, store.Joined{})
+		k.must(err)
+	}
+	return turn.Wait()
+}
+
+// answer gives a call its result: the called task gets it from a worker that is not the agent's.
+func (k *Task) answer(c store.NewCall, r agent.Result) {
+	k.t.Helper()
+	if r.Error != "" {
+		k.must(k.store.RefuseCall(background, c, r.Error))
+		return
+	}
+	state, ok := task.ParseState(cmp.Or(string(r.State), string(agent.Completed)))
+	if !ok || !state.Settled() {
+		k.t.Fatalf("Return: result %d has the state %s", c.Nth, r.State)
+	}
+	end := &task.Event{Kind: task.EventStatus, State: state}
+	var events []*task.Event
+	for _, a := range r.Artifacts {
+		stored, err := agent.ToArtifact(a)
+		if err != nil {
+			k.t.Fatalf("Return: an artifact of result %d: %v", c.Nth, err)
 		}
-		out[i] = task.Result{
-			ID: cmp.Or(r.ID, c.ID), Agent: cmp.Or(r.Agent, c.Agent), TaskID: cmp.Or(r.TaskID, c.Task.String()),
-			State: state, Omitted: r.Omitted, Error: r.Error,
-		}
+		stored.ID = cmp.Or(stored.ID, store.NewID().String())
+		events = append(events, &task.Event{Kind: task.EventArtifact, Artifact: &stored, Last: true})
+	}
+	if r.Message != nil {
 		var err error
-		if r.Message != nil {
-			if out[i].Message, err = agenthook.ToMessage.(func(agent.Message) (*task.Message, error))(*r.Message); err != nil {
-				k.t.Fatalf("Return: the message of result %d: %v", i+1, err)
-			}
-		}
-		for _, a := range r.Artifacts {
-			stored, err := agenthook.ToArtifact.(func(agent.Artifact) (task.Artifact, error))(a)
-			if err != nil {
-				k.t.Fatalf("Return: an artifact of result %d: %v", i+1, err)
-			}
-			out[i].Artifacts = append(out[i].Artifacts, stored)
+		if end.Message, err = agent.ToMessage(*r.Message); err != nil {
+			k.t.Fatalf("Return: the message of result %d: %v", c.Nth, err)
 		}
 	}
-	return (&Turn{task: k, number: k.store.Return(k.header.ID, out)}).Wait()
+	call := &k.events()[c.Note-1].Run.Calls[c.Nth-1]
+	h, fence := k.called(c, call)
+	written := make(chan error, 1)
+	k.store.Append(&store.Append{
+		Task: h.ID, Agent: h.Agent, Fence: fence, Events: append(events, end), Done: func(_ bool, err error) { written <- err },
+	})
+	k.must(<-written)
+}
+
+// called begins a call, and returns its task with the fence of a run.
+func (k *Task) called(c store.NewCall, call *task.Call) (*task.Task, task.Fence) {
+	k.t.Helper()
+	if !c.Answers {
+		n := &store.NewTask{Message: call.Message, Called: true, Seat: store.Seat{Worker: k.others}, Task: task.Task{
+			ID: c.Task, PublicID: c.Task.String(), Agent: c.Agent, Tenant: k.header.Tenant, Owner: k.header.Owner,
+			ContextID: cmp.Or(call.ContextID, k.header.ContextID), Dialect: k.header.Dialect, Metadata: call.Metadata,
+		}}
+		created, err := k.store.Create(background, n)
+		k.must(err)
+		n.Task.CreatedAt = created.At
+		return &n.Task, store.FirstFence(&n.Task)
+	}
+	h, err := k.store.Header(background, c.Task)
+	k.must(err)
+	if h.Agent == k.options.Agent {
+		k.t.Fatalf("Return: call %d answers a task of the agent itself", c.Nth)
+	}
+	seq, err := k.store.AddMessage(background, &store.NewMessage{Task: h, Message: call.Message, RequestID: call.RequestID})
+	if err != nil {
+		k.t.Fatalf("Return: call %d: %v", c.Nth, err)
+	}
+	k.must(k.store.BeginAnswer(background, c, seq, false))
+	won, err := k.store.Claim(background, k.others, []store.Demand{{Agent: h.Agent, Slots: 1}})
+	k.must(err)
+	return h, won[0].Fence
 }
 
 // Resume is a request by the resume URL of the newest turn (Run.ResumeURL), which has asked with a Resume. It waits for the
@@ -252,11 +235,12 @@ func (k *Task) Resume(r agent.Resumed) *Turn {
 	k.t.Helper()
 	k.begun()
 	content := task.Resumed(r)
-	turn, err := k.store.Resume(k.header.ID, k.store.Turn(k.header.ID), &content)
+	turn := k.row().turn()
+	err := k.store.Resume(background, &task.ResumeRequest{ID: store.NewID(), Task: k.header.ID, Turn: turn, Agent: k.header.Agent, Content: &content})
 	if err != nil {
-		k.t.Fatalf("Resume: the agent does not ask for it; the log of the task:\n%s", k.log())
+		k.t.Fatalf("Resume: the agent does not ask for it (%v); the log of the task:\n%s", err, k.log())
 	}
-	return (&Turn{task: k, number: turn}).Wait()
+	return (&Turn{task: k, number: turn + 1}).Wait()
 }
 
 // Cancel cancels the task as a client does, and waits until it has ended: until the agent returns, or CancelGrace is over.
@@ -270,21 +254,18 @@ func (k *Task) Cancel() {
 func (k *Task) CancelWith(metadata json.RawMessage) {
 	k.t.Helper()
 	k.begun()
-	if err := k.store.Cancel(k.header.ID, metadata); err != nil {
+	if _, err := k.store.Cancel(background, &k.header, metadata); err != nil {
 		k.t.Fatalf("cancel: %v", err)
 	}
-	k.await("the end of the canceled task", func() bool {
-		state, _ := k.store.State(k.header.ID)
-		return state.Terminal()
-	})
-	k.await("the agent's answer to Cancel", func() bool {
-		if k.store.Told(k.header.ID) {
-			return true
-		}
-		if err := k.worker().Notices(context.Background()); err != nil {
+	k.await("the end of the canceled task", 0, func() bool { return k.row().state.Terminal() })
+	// Without a row the agent wants no notice, or has completed the task in spite of the cancel.
+	k.await("the agent's answer to Cancel", 10*time.Millisecond, func() bool {
+		if err := k.worker().Notices(background); err != nil {
 			k.t.Errorf("tell the agent of the cancel: %v", err)
 		}
-		return k.store.Told(k.header.ID) // the agent has completed the task in spite of the cancel
+		var open bool
+		k.must(k.conn.QueryRow(background, "SELECT EXISTS (SELECT FROM holdfast.cancel_notices WHERE task = $1 AND ended_at IS NULL)", k.header.ID.String()).Scan(&open))
+		return !open
 	})
 }
 
@@ -294,9 +275,12 @@ func (k *Task) CancelWith(metadata json.RawMessage) {
 func (k *Task) LoseLease() {
 	k.t.Helper()
 	k.begun()
-	if _, running := k.store.State(k.header.ID); !running || k.store.Rescue(k.worker().LoseAll) == 0 {
+	if !k.row().running || k.rescue() == 0 {
 		k.t.Fatalf("LoseLease: the agent has no run; the log of the task:\n%s", k.log())
 	}
+	k.worker().LoseAll()
+	k.register()
+	k.worker().Wake("")
 }
 
 // Restart stops the server and starts another one. The run's context ends with agent.ErrShutdown (after StopGrace). Unless
@@ -304,6 +288,7 @@ func (k *Task) LoseLease() {
 func (k *Task) Restart() {
 	k.t.Helper()
 	k.stop()
+	k.rescue()
 	k.start()
 }
 
@@ -319,10 +304,10 @@ func (k *Task) Messages() []agent.Message {
 	now := k.fold()
 	var out []agent.Message
 	for i := range now.History {
-		out = append(out, fromMessage(&now.History[i]))
+		out = append(out, agent.FromMessage(&now.History[i]))
 	}
 	if now.Status.Message != nil {
-		out = append(out, fromMessage(now.Status.Message))
+		out = append(out, agent.FromMessage(now.Status.Message))
 	}
 	return out
 }
@@ -333,7 +318,7 @@ func (k *Task) Artifacts() []agent.Artifact {
 	now := k.fold()
 	var out []agent.Artifact
 	for i := range now.Artifacts {
-		out = append(out, fromArtifact(&now.Artifacts[i]))
+		out = append(out, agent.FromArtifact(&now.Artifacts[i]))
 	}
 	return out
 }
@@ -352,18 +337,21 @@ func (k *Task) Text() string {
 
 // Delays are the delays that the retries so far would have had on a server, in their order. In the test they have none.
 func (k *Task) Delays() []time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return append([]time.Duration(nil), k.delays...)
+	k.t.Helper()
+	rows, err := k.conn.Query(background, "SELECT delay FROM public.delays ORDER BY nth")
+	k.must(err)
+	delays, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
+	k.must(err)
+	return delays
 }
 
 func (k *Task) fold() *task.Task {
 	k.t.Helper()
 	k.begun()
-	now, err := k.store.Task(k.header.ID)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	h, err := k.store.Header(background, k.header.ID)
+	k.must(err)
+	now, err := k.store.Snapshot(background, h, true)
+	k.must(err)
 	return now
 }
 
@@ -374,30 +362,10 @@ func (k *Task) begun() {
 	}
 }
 
-// await waits until a condition holds that changes of the log may make true.
-func (k *Task) await(what string, holds func() bool) {
-	k.t.Helper()
-	timeout := time.NewTimer(k.options.Patience)
-	defer timeout.Stop()
-	for {
-		k.mu.Lock()
-		changed := k.changed
-		k.mu.Unlock()
-		if holds() {
-			return
-		}
-		select {
-		case <-changed:
-		case <-timeout.C:
-			k.t.Fatalf("waited %v for %s; the log of the task:\n%s", k.options.Patience, what, k.log())
-		}
-	}
-}
-
 // log describes the whole log, for a test that fails.
 func (k *Task) log() string {
 	var out []string
-	for _, e := range k.store.Events(k.header.ID, 0) {
+	for _, e := range k.events() {
 		line := fromEvent(e).String()
 		if e.Kind == task.EventMessage {
 			line = "message" + line
@@ -405,12 +373,4 @@ func (k *Task) log() string {
 		out = append(out, line)
 	}
 	return lines(out)
-}
-
-func fromMessage(m *task.Message) agent.Message {
-	return agenthook.FromMessage.(func(*task.Message) agent.Message)(m)
-}
-
-func fromArtifact(a *task.Artifact) agent.Artifact {
-	return agenthook.FromArtifact.(func(*task.Artifact) agent.Artifact)(a)
 }

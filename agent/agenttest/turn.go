@@ -18,7 +18,7 @@ type Turn struct {
 // Wait waits until the agent has answered the message: until the task has ended or asks something, or the agent waits or calls.
 func (u *Turn) Wait() *Turn {
 	u.task.t.Helper()
-	u.task.await(fmt.Sprintf("the end of turn %d", u.number), u.over)
+	u.task.await(fmt.Sprintf("the end of turn %d", u.number), 0, u.over)
 	return u
 }
 
@@ -29,7 +29,7 @@ func (u *Turn) Await(line string) *Turn {
 	found := func() bool {
 		return slices.ContainsFunc(u.Events(), func(e Event) bool { return e.String() == line })
 	}
-	u.task.await("the event "+line, func() bool {
+	u.task.await("the event "+line, 0, func() bool {
 		over := u.over() // before the look, because the event may be the last one
 		return found() || over
 	})
@@ -53,21 +53,37 @@ func (u *Turn) Want(want ...string) *Turn {
 
 // Events are the events so far, in their order.
 func (u *Turn) Events() []Event {
-	turns, newest := u.task.store.Turns(u.task.header.ID)
-	log := u.task.store.Events(u.task.header.ID, 0)
+	u.task.t.Helper()
+	log := u.task.events()
+	turns := turnsOf(log)
 	var out []Event
 	for _, e := range log {
-		switch {
-		case e.Attempt > 0:
-			if turns[e.Attempt] != u.number {
-				continue
-			}
-		case !e.State.Terminal() || u.number != newest: // a client's write, except for a cancel
-			continue
+		of := turns[e.Attempt]
+		if e.Attempt == 0 && e.State.Terminal() { // a client has canceled it
+			of = u.task.row().turns
 		}
-		out = append(out, fromEvent(e))
+		if of == u.number {
+			out = append(out, fromEvent(e))
+		}
 	}
 	return out
+}
+
+// turnsOf returns the turns of the attempts that are in a log.
+func turnsOf(log []*task.Event) map[task.Attempt]int {
+	turns, turn := map[task.Attempt]int{}, 1
+	for _, e := range log {
+		if e.Attempt == 0 {
+			continue
+		}
+		if turns[e.Attempt] == 0 {
+			turns[e.Attempt] = turn
+		}
+		if e.Waits() || e.Kind == task.EventStatus && e.State != task.StateWorking {
+			turn++
+		}
+	}
+	return turns
 }
 
 // State is the state that the newest event of the turn has set: submitted without one.
@@ -107,8 +123,12 @@ func (u *Turn) Err() string {
 
 // Tries is how often the agent was started for the message.
 func (u *Turn) Tries() int {
+	u.task.t.Helper()
+	turns := turnsOf(u.task.events())
+	if now := u.task.row(); now.running && turns[now.attempt] == 0 {
+		turns[now.attempt] = now.turn()
+	}
 	n := 0
-	turns, _ := u.task.store.Turns(u.task.header.ID)
 	for _, turn := range turns {
 		if turn == u.number {
 			n++
@@ -119,8 +139,9 @@ func (u *Turn) Tries() int {
 
 // over reports whether the agent's runs for the message have ended.
 func (u *Turn) over() bool {
-	turns, _ := u.task.store.Turns(u.task.header.ID)
-	for _, e := range u.task.store.Events(u.task.header.ID, 0) {
+	log := u.task.events()
+	turns := turnsOf(log)
+	for _, e := range log {
 		if e.Waits() && turns[e.Attempt] == u.number {
 			return true
 		}
