@@ -39,27 +39,6 @@ type server struct {
 // The test's end must not end these.
 var background = context.Background()
 
-// atOnce makes retries due at once, and keeps the delays that they would have had.
-const atOnce = `
-CREATE TABLE public.delays (nth bigint GENERATED ALWAYS AS IDENTITY, delay interval NOT NULL);
-CREATE FUNCTION public.at_once() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-	IF TG_TABLE_NAME = 'task_queue' THEN
-		INSERT INTO public.delays (delay) VALUES (NEW.available_at - now());
-		NEW.available_at := now();
-	ELSE
-		INSERT INTO public.delays (delay) VALUES (NEW.due_at - now());
-		NEW.due_at := now();
-	END IF;
-	RETURN NEW;
-END
-$$;
-CREATE TRIGGER at_once BEFORE UPDATE ON holdfast.task_queue FOR EACH ROW
-	WHEN (NEW.worker_id IS NULL AND NEW.wakes_at IS NULL AND NEW.available_at > now()) EXECUTE FUNCTION public.at_once();
-CREATE TRIGGER at_once BEFORE UPDATE ON holdfast.cancel_notices FOR EACH ROW
-	WHEN (NEW.ended_at IS NULL AND NEW.tries > 0 AND NEW.tries = OLD.tries) EXECUTE FUNCTION public.at_once();
-`
-
 // serve starts a server for an agent.
 func serve(t testing.TB, e agent.Executor, o Options) *server {
 	t.Helper()
@@ -76,14 +55,14 @@ func serve(t testing.TB, e agent.Executor, o Options) *server {
 	}
 	url := storetest.New(t).URL
 	k.conn = storetest.Connect(t, url)
-	_, err := k.conn.Exec(background, atOnce)
-	k.must(err)
+	storetest.AtOnce(t, k.conn)
 	bus := &signal.Bus{}
 	bus.Events.Subscribe(k.committed)
 	bus.Growth.Subscribe(func(signal.Growth) { k.grown() })
 	bus.Queues.Subscribe(func(name string) { k.worker().Wake(name) })
 	bus.Cancels.Subscribe(func(id task.ID) { k.worker().CancelHint(id) })
 	_, canceler := k.agent.Executor.(executor.Canceler)
+	var err error
 	k.store, err = store.Open(background, store.Options{URL: url, Listener: bus, Tells: func(string) bool { return canceler }})
 	k.must(err)
 	t.Cleanup(func() { k.store.Close(background) })

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/holdfast-a2a/holdfast/agent"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 )
 
 // Options are the task and the limits of its agent. The zero value of a limit is the server's default, except that runs may
@@ -338,11 +337,7 @@ func (k *Task) Text() string {
 // Delays are the delays that the retries so far would have had on a server, in their order. In the test they have none.
 func (k *Task) Delays() []time.Duration {
 	k.t.Helper()
-	rows, err := k.conn.Query(background, "SELECT delay FROM public.delays ORDER BY nth")
-	k.must(err)
-	delays, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
-	k.must(err)
-	return delays
+	return storetest.Delays(k.t, k.conn)
 }
 
 func (k *Task) fold() *task.Task {

@@ -52,7 +52,7 @@ func TestTasksWaitForAgentThatIsAway(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				a := &switchable{answered: answered}
 				a.away.Store(true)
-				p := startLocal(t, setup{}, worker.Agent{Executor: a, MaxAttempts: 1})
+				p := startInBubble(t, setup{poll: time.Second}, worker.Agent{Executor: a, MaxAttempts: 1})
 				var tasks []*task.Task
 				var want []string
 				for i := range 8 {
@@ -68,7 +68,7 @@ func TestTasksWaitForAgentThatIsAway(t *testing.T) {
 				for _, h := range tasks {
 					p.is(h, task.StateCompleted)
 					notes := 0
-					for _, e := range p.store.Events(h.ID, 0) {
+					for _, e := range p.log(h) {
 						if e.Kind == task.EventRun {
 							require.Equal(t, task.RunAway, e.Run.Outcome)
 							notes++
@@ -102,7 +102,7 @@ func TestReturnIsNoStampede(t *testing.T) {
 			run.Began()
 			return nil
 		})
-		p := startLocal(t, setup{}, worker.Agent{Executor: slow, Concurrency: 512})
+		p := startInBubble(t, setup{}, worker.Agent{Executor: slow, Concurrency: 512})
 		for i := range 40 {
 			p.create("a", fmt.Sprint(i))
 		}
@@ -166,7 +166,7 @@ func TestRefusedMessageDelaysNoOther(t *testing.T) {
 			return nil
 		})
 		refusing.MaxAttempts = 2
-		p := startLocal(t, setup{}, refusing)
+		p := startInBubble(t, setup{}, refusing)
 		p.create("a", "poison")
 		for range 3 {
 			h := p.create("a", "x")

@@ -44,7 +44,7 @@ func TestLargeEventsWaitForMemory(t *testing.T) {
 		h := &held{agent: "a"}
 		agents := []worker.Agent{emits(1, 1<<20), emits(1, 1<<20), emits(20, 1000)}
 		agents[0].InactivityTimeout, agents[1].InactivityTimeout = time.Minute, time.Minute
-		p := startLocal(t, setup{events: events, wrap: func(s worker.Store) worker.Store { h.Store = s; return h }}, agents...)
+		p := startInBubble(t, setup{events: events, wrap: func(s worker.Store) worker.Store { h.Store = s; return h }}, agents...)
 		first := p.create("a", "x")
 		synctest.Wait()
 		require.Equal(t, 1, h.waiting())
@@ -52,7 +52,7 @@ func TestLargeEventsWaitForMemory(t *testing.T) {
 		second := p.create("b", "x")
 		waittest.Advance(time.Hour)
 		require.Empty(t, p.is(second, task.StateWorking).Artifacts)
-		require.NoError(t, p.store.Cancel(second.ID, nil))
+		p.cancel(second)
 		require.Empty(t, p.is(second, task.StateCanceled).Artifacts)
 		canceled := second
 		second = p.create("b", "x")
@@ -80,7 +80,7 @@ func TestTheWindowIsSmallerWithoutMemory(t *testing.T) {
 					want = 16 // in 64 KiB
 				}
 				h := &held{}
-				p := startLocal(t, setup{events: events, wrap: func(s worker.Store) worker.Store { h.Store = s; return h }}, emits(600, 10))
+				p := startInBubble(t, setup{events: events, wrap: func(s worker.Store) worker.Store { h.Store = s; return h }}, emits(600, 10))
 				of := p.create("a", "x")
 				synctest.Wait()
 				require.Equal(t, want, h.waiting())
@@ -127,7 +127,7 @@ func TestASlowAgentHoldsUpNoOther(t *testing.T) {
 	lines := limit.NewLines(8 << 20)
 	events := limit.NewBudget(1 << 20)
 	events.Patience = 0
-	p := startLocal(t, setup{lines: lines, events: events}, slow, agent(func(context.Context) {}))
+	p := start(t, setup{lines: lines, events: events}, slow, agent(func(context.Context) {}))
 	var tasks []*task.Task
 	for range slowRuns {
 		tasks = append(tasks, p.create("a", "x"))
@@ -172,7 +172,7 @@ func TestManyLargeLinesAtOnce(t *testing.T) {
 	}
 	lines, events := limit.NewLines(1<<20), limit.NewBudget(1<<20)
 	events.Patience = 0
-	p := startLocal(t, setup{lines: lines, events: events}, agents...)
+	p := start(t, setup{lines: lines, events: events}, agents...)
 	var tasks []*task.Task
 	for i := range runs {
 		tasks = append(tasks, p.create([]string{"a", "b", "c"}[i%3], "x"))

@@ -257,7 +257,7 @@ func TestScansNeedAReason(t *testing.T) {
 		seen := &scans{}
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
 		a.Concurrency = 2
-		p := startLocal(t, setup{deaf: true, wrap: func(s worker.Store) worker.Store { seen.Store = s; return seen }}, a)
+		p := startInBubble(t, setup{deaf: true, poll: time.Second, wrap: func(s worker.Store) worker.Store { seen.Store = s; return seen }}, a)
 		waittest.Advance(0)
 		during := func(d time.Duration) int {
 			before := seen.number.Load()
@@ -277,7 +277,7 @@ func TestScansNeedAReason(t *testing.T) {
 		h := p.create("a", "x")
 		p.is(h, task.StateWorking)
 		p.pool.Reserve("a").Release(task.Unavailable) // a reason to scan
-		require.NoError(t, p.store.Cancel(h.ID, nil))
+		p.cancel(h)
 		require.Zero(t, during(time.Second))
 		p.is(h, task.StateCanceled)
 		seen.takes = 0

@@ -28,22 +28,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/logs")
 
-// A client and an operator do the same on PostgreSQL and in memory.
+// client is a client and an operator of the tasks of one agent.
 type client struct {
-	server
+	*session
 	t *testing.T
-}
-
-type server interface {
-	open(h *task.Task, m *task.Message, q *task.Request) // the task that the next calls are about
-	tell(m *task.Message, q *task.Request)
-	end(metadata json.RawMessage) // cancels the task
-	notices()                     // the time of notices has come
-	lose()                        // the process of the run dies
-	fire()                        // the time of a wait has come
-	refuse()                      // the calls of the agent are refused
-	resume(turn int, text string) (accepted bool)
-	events() []*task.Event
 }
 
 func (c client) create(text string) client { return c.opens("", text) }
@@ -65,9 +53,9 @@ func (c client) do(what func()) client {
 }
 
 func (c client) cancel() client { return c.do(func() { c.end(nil) }) }
-func (c client) lose() client   { return c.do(c.server.lose) }
-func (c client) fire() client   { return c.do(c.server.fire) }
-func (c client) refuse() client { return c.do(c.server.refuse) }
+func (c client) lose() client   { return c.do(c.session.lose) }
+func (c client) fire() client   { return c.do(c.session.fire) }
+func (c client) refuse() client { return c.do(c.session.refuse) }
 
 // let lets the agent go on.
 func (c client) let(goOn chan<- struct{}) client { return c.do(func() { goOn <- struct{}{} }) }
@@ -121,35 +109,35 @@ func opened(h *task.Task, agent string) *task.Task {
 	return h
 }
 
-// inPostgres has the tasks of one agent of a process.
-type inPostgres struct {
+// session has the tasks of one agent of a process.
+type session struct {
 	*process
 	t     *testing.T
 	agent string
-	h     *task.Task
+	h     *task.Task // that the next calls are about
 }
 
-func (c *inPostgres) open(h *task.Task, m *task.Message, q *task.Request) {
+func (c *session) open(h *task.Task, m *task.Message, q *task.Request) {
 	c.h = opened(h, c.agent)
 	n := &store.NewTask{Task: *h, ClientID: h.PublicID != h.ID.String(), Message: m, Request: q}
 	storetest.Must(c.store.Create(c.t.Context(), n))(c.t)
 }
 
-func (c *inPostgres) tell(m *task.Message, q *task.Request) {
+func (c *session) tell(m *task.Message, q *task.Request) {
 	_, err := c.store.AddMessage(c.t.Context(), &store.NewMessage{Task: c.h, Enqueue: true, RequestID: store.NewID(), Message: m, Request: q})
 	require.NoError(c.t, err)
 }
 
-func (c *inPostgres) events() []*task.Event { return c.log(c.h) }
+func (c *session) events() []*task.Event { return c.log(c.h) }
 
 // fire moves the timer of a task, which waits, and fires it. The turn may have begun already if its time was past.
-func (c *inPostgres) fire() {
+func (c *session) fire() {
 	c.exec("UPDATE holdfast.tasks SET wakes_at = now() WHERE id = $1 AND wakes_at IS NOT NULL", c.h.ID)
 	c.exec("UPDATE holdfast.task_queue SET wakes_at = now(), available_at = now() WHERE id = $1 AND wakes_at IS NOT NULL", c.h.ID)
 	storetest.Must(c.store.FireTimers(c.t.Context()))(c.t)
 }
 
-func (c *inPostgres) refuse() {
+func (c *session) refuse() {
 	calls := storetest.Must(c.store.NewCalls(c.t.Context(), 0, store.NewCall{}, 100))(c.t)
 	calls = slices.DeleteFunc(calls, func(call store.NewCall) bool { return call.Parent != c.h.ID })
 	require.NotEmpty(c.t, calls)
@@ -158,7 +146,7 @@ func (c *inPostgres) refuse() {
 	}
 }
 
-func (c *inPostgres) resume(turn int, text string) bool {
+func (c *session) resume(turn int, text string) bool {
 	err := c.store.Resume(c.t.Context(), &task.ResumeRequest{
 		ID: store.NewID(), Task: c.h.ID, Turn: turn, Agent: c.agent, Content: resumedWith(text),
 	})
@@ -172,65 +160,11 @@ func resumedWith(text string) *task.Resumed {
 	return &task.Resumed{Method: "POST", Query: "code=1", ContentType: "text/plain", Body: []byte(text)}
 }
 
-func (c *inPostgres) end(metadata json.RawMessage) {
+func (c *session) end(metadata json.RawMessage) {
 	storetest.Must(c.store.Cancel(c.t.Context(), c.h, metadata))(c.t)
 }
 
-func (c *inPostgres) notices() { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
-
-func (c *inPostgres) lose() {
-	old := *c.id.Load()
-	c.register()
-	c.pool.LoseAll()
-	require.NoError(c.t, c.store.Unregister(c.t.Context(), old))
-	_, runs, err := c.store.Rescue(c.t.Context(), 0, true)
-	require.NoError(c.t, err)
-	require.Len(c.t, runs, 1)
-	c.pool.Wake("")
-}
-
-// inMemory has the tasks of the only agent of a pool.
-type inMemory struct {
-	*local
-	t     *testing.T
-	agent string
-	h     *task.Task
-}
-
-func (c *inMemory) open(h *task.Task, m *task.Message, q *task.Request) {
-	c.h = opened(h, c.agent)
-	c.store.Create(c.h, m, q)
-}
-
-func (c *inMemory) tell(m *task.Message, q *task.Request) {
-	storetest.Must(c.store.AddMessage(c.h.ID, m, q))(c.t)
-}
-
-func (c *inMemory) refuse() {
-	calls := c.store.Calls(c.h.ID)
-	require.NotEmpty(c.t, calls)
-	var results []task.Result
-	for _, call := range calls {
-		results = append(results, task.Result{ID: call.ID, Agent: call.Agent, State: task.StateRejected, Error: "no " + call.Agent})
-	}
-	c.store.Return(c.h.ID, results)
-}
-
-func (c *inMemory) resume(turn int, text string) bool {
-	_, err := c.store.Resume(c.h.ID, turn, resumedWith(text))
-	if err != nil {
-		require.ErrorIs(c.t, err, task.Terminal)
-	}
-	return err == nil
-}
-
-func (c *inMemory) fire() { require.Positive(c.t, c.store.Fire(c.h.ID)) }
-func (c *inMemory) lose() { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
-func (c *inMemory) end(metadata json.RawMessage) {
-	require.NoError(c.t, c.store.Cancel(c.h.ID, metadata))
-}
-func (c *inMemory) notices()              { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
-func (c *inMemory) events() []*task.Event { return c.store.Events(c.h.ID, 0) }
+func (c *session) notices() { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
 
 func asks(text string) *task.Message {
 	return &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}
@@ -788,7 +722,7 @@ func agents(all map[string]scenario) (list []worker.Agent) {
 	return list
 }
 
-// The logs of these agents are as testdata/logs shows them, in PostgreSQL and in memory, where users test their agents.
+// The logs of these agents are as testdata/logs shows them.
 func TestLogs(t *testing.T) { //nolint:tparallel // the group ends when its parallel subtests have ended
 	t.Parallel()
 	const golden = "testdata/logs"
@@ -807,21 +741,17 @@ func TestLogs(t *testing.T) { //nolint:tparallel // the group ends when its para
 				if slices.Contains([]string{"loses its lease", "loses every lease", "is resumed before it asks"}, name) {
 					p = start(t, setup{}, a)
 				}
-				for _, on := range []server{
-					&inMemory{local: startLocal(t, setup{}, a), t: t, agent: name},
-					&inPostgres{process: p, t: t, agent: name},
-				} {
-					all[name].client(client{on, t})
-					section := "== an agent that " + name + "\n"
-					for _, e := range on.events() {
-						section += lines.Replace(told(e)) + "\n"
-					}
-					written.Store(name, section)
-					if !*update {
-						_, rest, _ := strings.Cut(string(want), "== an agent that "+name+"\n")
-						log, _, _ := strings.Cut(rest, "== ")
-						require.Equal(t, "== an agent that "+name+"\n"+log, section, "%T", on)
-					}
+				on := &session{process: p, t: t, agent: name}
+				all[name].client(client{on, t})
+				section := "== an agent that " + name + "\n"
+				for _, e := range on.events() {
+					section += lines.Replace(told(e)) + "\n"
+				}
+				written.Store(name, section)
+				if !*update {
+					_, rest, _ := strings.Cut(string(want), "== an agent that "+name+"\n")
+					log, _, _ := strings.Cut(rest, "== ")
+					require.Equal(t, "== an agent that "+name+"\n"+log, section)
 				}
 			})
 		}

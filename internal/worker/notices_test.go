@@ -84,19 +84,20 @@ func TestNoticeIsRetried(t *testing.T) {
 				}
 				return c.last
 			}}
-			p := startLocal(t, setup{}, worker.Agent{Executor: a, UnreachableFor: c.wait})
+			p := startInBubble(t, setup{}, worker.Agent{Executor: a, UnreachableFor: c.wait})
 			h := p.create("a", "go")
 			p.is(h, task.StateInputRequired)
-			require.NoError(t, p.store.Cancel(h.ID, nil))
+			p.cancel(h)
 			for range 10 {
 				require.NoError(t, p.pool.Notices(t.Context()))
 				synctest.Wait()
 			}
-			require.True(t, p.store.Told(h.ID), name)
+			require.True(t, p.told(h), name)
 			require.Len(t, a.told(), c.tries, name)
+			delays := p.delays()
 			for i, base := range []time.Duration{time.Second, 2 * time.Second, 2 * time.Minute}[:c.tries-1] {
-				require.GreaterOrEqual(t, p.delays[i], base/2, name)
-				require.Less(t, p.delays[i], base*3/2, name)
+				require.GreaterOrEqual(t, delays[i], base/2, name)
+				require.Less(t, delays[i], base*3/2, name)
 			}
 		})
 	}
@@ -107,26 +108,26 @@ func TestAgentIsToldWhyRunEnded(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[executor.Reason]struct {
 		agent worker.Agent
-		end   func(p *local, h *task.Task)
+		end   func(p *process, h *task.Task)
 		state task.State
 		text  string
 	}{
 		executor.ReasonTimedOut: {
-			worker.Agent{RunTimeout: time.Minute}, func(*local, *task.Task) { waittest.Advance(time.Minute) }, task.StateFailed, "The agent did not finish within 1m0s.",
+			worker.Agent{RunTimeout: time.Minute}, func(*process, *task.Task) { waittest.Advance(time.Minute) }, task.StateFailed, "The agent did not finish within 1m0s.",
 		},
 		executor.ReasonInactive: {
 			worker.Agent{InactivityTimeout: time.Minute},
-			func(*local, *task.Task) { waittest.Advance(75 * time.Second) }, task.StateFailed,
+			func(*process, *task.Task) { waittest.Advance(75 * time.Second) }, task.StateFailed,
 			"The agent was silent for more than 1m0s.",
 		},
-		executor.ReasonCanceled:  {worker.Agent{}, func(p *local, h *task.Task) { _ = p.store.Cancel(h.ID, nil) }, task.StateCanceled, ""},
-		executor.ReasonLeaseLost: {worker.Agent{}, func(p *local, _ *task.Task) { p.store.Rescue(p.pool.LoseAll) }, task.StateCompleted, ""},
-		executor.ReasonStopping:  {worker.Agent{}, func(p *local, _ *task.Task) { p.stop(); <-p.ended }, task.StateWorking, ""},
+		executor.ReasonCanceled:  {worker.Agent{}, func(p *process, h *task.Task) { p.cancel(h) }, task.StateCanceled, ""},
+		executor.ReasonLeaseLost: {worker.Agent{}, func(p *process, _ *task.Task) { p.lose() }, task.StateCompleted, ""},
+		executor.ReasonStopping:  {worker.Agent{}, func(p *process, _ *task.Task) { p.stop(); <-p.ended }, task.StateWorking, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := &remote{Func: hangs}
 			c.agent.Executor, c.agent.MaxAttempts, c.agent.Concurrency = a, 2, 2
-			p := startLocal(t, setup{grace: time.Minute}, c.agent)
+			p := startInBubble(t, setup{grace: time.Minute}, c.agent)
 			h := p.create("a", "go")
 			waittest.Advance(time.Minute - 1)
 			p.is(h, task.StateWorking)
@@ -137,7 +138,7 @@ func TestAgentIsToldWhyRunEnded(t *testing.T) {
 			told := a.told()[0]
 			require.Equal(t, want, told.Reason)
 			require.Equal(t, []int{1, 1, 1}, []int{told.Turn, int(told.Attempt), told.Try})
-			require.True(t, want != executor.ReasonCanceled || p.store.Told(h.ID), "it is recorded, and nobody tells it again")
+			require.True(t, want != executor.ReasonCanceled || p.told(h), "it is recorded, and nobody tells it again")
 			require.Equal(t, c.state == task.StateFailed || c.state == task.StateCanceled, want.Ended())
 		})
 	}
@@ -150,10 +151,10 @@ func TestStopEndsNotices(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}}
-		p := startLocal(t, setup{grace: time.Second}, worker.Agent{Executor: a})
+		p := startInBubble(t, setup{grace: time.Second}, worker.Agent{Executor: a})
 		h := p.create("a", "go")
 		p.is(h, task.StateInputRequired)
-		require.NoError(t, p.store.Cancel(h.ID, nil))
+		p.cancel(h)
 		require.NoError(t, p.pool.Notices(t.Context()))
 		synctest.Wait()
 		require.Len(t, a.told(), 1)
@@ -161,6 +162,6 @@ func TestStopEndsNotices(t *testing.T) {
 		p.stop()
 		<-p.ended
 		require.Equal(t, time.Second, waittest.Elapsed(began))
-		require.False(t, p.store.Told(h.ID))
+		require.False(t, p.told(h))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,6 +51,7 @@ type setup struct {
 	wrap    func(worker.Store) worker.Store // replaces the pool's store
 	grace   time.Duration                   // of a stop
 	poll    time.Duration                   // of the queue
+	atOnce  bool                            // retries are due at once
 	deaf    bool                            // ignores hints for cancels
 	runAPI  func(task.ID, task.Fence) executor.API
 	memory  *limit.Budget
@@ -82,6 +84,9 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	if s.through == "" {
 		s.through = p.url
 	}
+	if s.atOnce {
+		storetest.AtOnce(t, storetest.Connect(t, p.url))
+	}
 	tells := func(name string) bool {
 		return slices.ContainsFunc(agents, func(a worker.Agent) bool { _, ok := a.Executor.(executor.Canceler); return ok && a.Name == name })
 	}
@@ -91,7 +96,16 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	s.poll = cmp.Or(s.poll, 100*time.Millisecond)
 	p.pool = worker.New(s.options(p.store, func() task.ID { return *p.id.Load() }, agents))
 	bus.Queues.Subscribe(p.pool.Wake)
-	bus.Cancels.Subscribe(p.pool.CancelHint)
+	if s.atOnce {
+		bus.Events.Subscribe(func(evs []*task.Event) {
+			if slices.ContainsFunc(evs, func(e *task.Event) bool { return e.Kind == task.EventRun }) {
+				p.pool.Wake("")
+			}
+		})
+	}
+	if !s.deaf {
+		bus.Cancels.Subscribe(p.pool.CancelHint)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	go func() {
@@ -105,6 +119,66 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 		}
 	})
 	return p
+}
+
+// inBubble runs a test of time, beside others. Its statements take no time.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+// startInBubble is start, with retries that are due at once. Only commits wake the pool, unless it polls.
+func startInBubble(t testing.TB, s setup, agents ...worker.Agent) *process {
+	t.Helper()
+	s.atOnce, s.poll = true, cmp.Or(s.poll, 1000*time.Hour)
+	return start(t, s, agents...)
+}
+
+// is checks the state of a task in a bubble, when all that is due has happened.
+func (p *process) is(h *task.Task, s task.State) *task.Task {
+	p.t.Helper()
+	synctest.Wait()
+	now := p.task(h)
+	require.Equal(p.t, s, now.Status.State, "%s", now.Status.Message.FirstText())
+	return now
+}
+
+func (p *process) task(h *task.Task) *task.Task {
+	p.t.Helper()
+	head := storetest.Must(p.store.Header(p.t.Context(), h.ID))(p.t)
+	return storetest.Must(p.store.Snapshot(p.t.Context(), head, true))(p.t)
+}
+
+func (p *process) cancel(h *task.Task) {
+	p.t.Helper()
+	storetest.Must(p.store.Cancel(p.t.Context(), h, nil))(p.t)
+}
+
+// told reports whether nobody has to tell the agent of the task's cancel any more.
+func (p *process) told(h *task.Task) (told bool) {
+	p.t.Helper()
+	p.scan(&told, "SELECT NOT EXISTS (SELECT FROM holdfast.cancel_notices WHERE task = $1 AND ended_at IS NULL)", h.ID.String())
+	return told
+}
+
+// delays are those of retries, which are due at once.
+func (p *process) delays() []time.Duration {
+	p.t.Helper()
+	return storetest.Delays(p.t, storetest.Connect(p.t, p.url))
+}
+
+// lose declares the process dead. It has one run, which another process then has.
+func (p *process) lose() {
+	p.t.Helper()
+	old := *p.id.Load()
+	p.register()
+	p.pool.LoseAll()
+	require.NoError(p.t, p.store.Unregister(p.t.Context(), old))
+	_, runs, err := p.store.Rescue(p.t.Context(), 0, true)
+	require.NoError(p.t, err)
+	require.Len(p.t, runs, 1)
+	p.pool.Wake("")
 }
 
 // resumeURL has no part that differs between two runs of a test.
@@ -152,8 +226,7 @@ func (p *process) become(h *task.Task, s task.State) *task.Task {
 	p.t.Helper()
 	var now *task.Task
 	waittest.Eventually(p.t, "the task is "+s.String(), func() error {
-		head := storetest.Must(p.store.Header(p.t.Context(), h.ID))(p.t)
-		now = storetest.Must(p.store.Snapshot(p.t.Context(), head, true))(p.t)
+		now = p.task(h)
 		if now.Status.State != s && now.Status.State.Terminal() {
 			p.t.Fatalf("the task is %s (%q) and will never be %s", now.Status.State, now.Status.Message.FirstText(), s)
 		}
