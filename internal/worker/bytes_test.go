@@ -18,21 +18,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	httpexec "github.com/holdfast-a2a/holdfast/internal/worker/executor/http"
 )
-
-// emits emits an artifact event of so many bytes n times.
-func emits(n, size int) worker.Agent {
-	return does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-		for range n {
-			if err := out.Artifact(ctx, text(strings.Repeat("x", size))); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
 
 // An event that is not committed keeps its bytes. Meanwhile large events wait, and count neither as silence nor as
 // a failure; small ones go on. One that is larger than the budget goes on alone. A run that is canceled while it waits leaves
@@ -41,16 +28,22 @@ func TestLargeEventsWaitForMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		events := limit.NewBudget(2 << 20)
 		events.Patience = 0
-		h := &held{agent: "a"}
-		agents := []worker.Agent{emits(1, 1<<20), emits(1, 1<<20), emits(20, 1000)}
-		agents[0].InactivityTimeout, agents[1].InactivityTimeout = time.Minute, time.Minute
-		p := startInBubble(t, setup{events: events, wrap: func(s worker.Store) worker.Store { h.Store = s; return h }}, agents...)
+		begin, begun := make(chan struct{}), make(chan struct{})
+		close(begun)
+		a, emitted := emits(1, 1<<20, begin)
+		b, _ := emits(1, 1<<20, begun)
+		c, _ := emits(20, 1000, begun)
+		a.InactivityTimeout, b.InactivityTimeout = time.Second, time.Second
+		p := startInBubble(t, setup{events: events}, a, b, c)
 		first := p.create("a", "x")
+		p.is(first, task.StateWorking)
+		unlock := p.lock(first)
+		close(begin)
 		synctest.Wait()
-		require.Equal(t, 1, h.waiting())
+		require.EqualValues(t, 1, emitted.Load())
 		require.Equal(t, int64(5<<20), events.Stat().Used)
 		second := p.create("b", "x")
-		waittest.Advance(time.Hour)
+		waittest.Advance(5 * time.Second)
 		require.Empty(t, p.is(second, task.StateWorking).Artifacts)
 		p.cancel(second)
 		require.Empty(t, p.is(second, task.StateCanceled).Artifacts)
@@ -58,7 +51,8 @@ func TestLargeEventsWaitForMemory(t *testing.T) {
 		second = p.create("b", "x")
 		p.is(p.create("c", "x"), task.StateCompleted)
 		require.Empty(t, p.is(second, task.StateWorking).Artifacts)
-		h.release()
+		unlock()
+		waittest.Advance(time.Second)
 		for _, of := range []*task.Task{first, second} {
 			require.Len(t, p.is(of, task.StateCompleted).Artifacts[0].Parts[0].Text, 1<<20)
 		}
@@ -79,14 +73,18 @@ func TestTheWindowIsSmallerWithoutMemory(t *testing.T) {
 					require.True(t, events.TryTake("another", 16<<20))
 					want = 16 // in 64 KiB
 				}
-				h := &held{}
-				p := startInBubble(t, setup{events: events, wrap: func(s worker.Store) worker.Store { h.Store = s; return h }}, emits(600, 10))
+				begin := make(chan struct{})
+				a, emitted := emits(600, 10, begin)
+				p := startInBubble(t, setup{events: events}, a)
 				of := p.create("a", "x")
+				p.is(of, task.StateWorking)
+				unlock := p.lock(of)
+				close(begin)
 				synctest.Wait()
-				require.Equal(t, want, h.waiting())
-				h.release()
+				require.EqualValues(t, want, emitted.Load())
+				unlock()
+				waittest.Advance(time.Second)
 				require.Len(t, p.is(of, task.StateCompleted).Artifacts[0].Parts[0].Text, 6000)
-				require.Equal(t, want*10, h.most)
 			})
 		})
 	}

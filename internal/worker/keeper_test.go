@@ -226,53 +226,37 @@ func TestHangingStatements(t *testing.T) {
 	})
 }
 
-// scans is a database that counts scans and delays them, as with many dead rows. Its claims and scans may fail.
-type scans struct {
-	worker.Store
-	takes  time.Duration
-	number atomic.Int32
-	fails  atomic.Bool
-}
-
-func (s *scans) Owned(ctx context.Context, w task.ID) ([]store.Owned, error) {
-	s.number.Add(1)
-	waittest.Advance(s.takes)
-	if s.fails.Load() {
-		return nil, task.Unavailable
-	}
-	return s.Store.Owned(ctx, w)
-}
-
-func (s *scans) Claim(ctx context.Context, w task.ID, want []store.Demand) ([]*store.Claimed, error) {
-	if s.fails.Load() {
-		return nil, task.Unavailable
-	}
-	return s.Store.Claim(ctx, w, want)
-}
-
 // A scan may read many dead rows that vacuum cannot remove. It is rare without a reason, which is a claim or a create without
 // an answer, or a run whose end was not recorded. One that takes long is followed by a rest. Cancels are found meanwhile.
 func TestScansNeedAReason(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		seen := &scans{}
+		number, takes, fails := 0, time.Duration(0), false
+		on := statements{
+			"QueueClaim": func([]any) bool { return !fails },
+			"RunsOwned": func([]any) bool {
+				number++
+				waittest.Advance(takes)
+				return !fails
+			},
+		}
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
 		a.Concurrency = 2
-		p := startInBubble(t, setup{deaf: true, poll: time.Second, wrap: func(s worker.Store) worker.Store { seen.Store = s; return seen }}, a)
+		p := startInBubble(t, setup{deaf: true, poll: time.Second, on: on}, a)
 		waittest.Advance(0)
 		during := func(d time.Duration) int {
-			before := seen.number.Load()
+			before := number
 			for end := time.Now().Add(d); time.Now().Before(end); waittest.Advance(time.Second) {
 				require.NoError(t, p.pool.Reconcile(t.Context()))
 			}
-			return int(seen.number.Load() - before)
+			return number - before
 		}
 		require.Equal(t, 1, during(15*time.Second))
 		require.Equal(t, 4, during(time.Minute))
-		seen.fails.Store(true)
+		fails = true
 		waittest.Advance(5 * time.Second)
-		seen.fails.Store(false)
+		fails = false
 		require.Equal(t, 30, during(30*time.Second), "as long as a lost claim may still be committed")
-		seen.takes = time.Second
+		takes = time.Second
 		require.Equal(t, 3, during(20*time.Second), "its rests grow")
 		h := p.create("a", "x")
 		p.is(h, task.StateWorking)
@@ -280,9 +264,9 @@ func TestScansNeedAReason(t *testing.T) {
 		p.cancel(h)
 		require.Zero(t, during(time.Second))
 		p.is(h, task.StateCanceled)
-		seen.takes = 0
+		takes = 0
 		waittest.Advance(45 * time.Second)
-		seen.fails.Store(true)
+		fails = true
 		failed := 0
 		for range 12 {
 			if err := p.pool.Reconcile(t.Context()); err != nil {

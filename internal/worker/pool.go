@@ -22,38 +22,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
-// Store is the part of the database that the pool needs.
-type Store interface {
-	Claim(ctx context.Context, worker task.ID, want []store.Demand) ([]*store.Claimed, error)
-	Append(a *store.Append)
-	GiveBack(ctx context.Context, r store.Requeue) error
-	Requeue(ctx context.Context, r store.Requeue) (awayFor time.Duration, err error)
-	Began(ctx context.Context, agents []string) (locked []string, err error)
-	Acquit(ctx context.Context, worker, id task.ID) error
-	Owned(ctx context.Context, worker task.ID) ([]store.Owned, error)
-	// LastSeqs returns the last seq of logs, without an entry for a deleted task.
-	LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error)
-	Held(ctx context.Context, worker task.ID, ids []task.ID) ([]store.Owned, error)
-	ArtifactIDs(ctx context.Context, id task.ID) ([]string, error)
-	Header(ctx context.Context, id task.ID) (*task.Task, error)
-	Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error)
-	EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error)
-	Dialogue(ctx context.Context, of store.DialogueOf) ([]task.Said, error)
-	References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error)
-	AgentState(ctx context.Context, of store.StateOf) (value json.RawMessage, version int64, err error)
-	SetAgentState(ctx context.Context, n store.NewState) (version int64, err error)
-	// Ended returns those of the runs that are over.
-	Ended(ctx context.Context, runs map[task.ID]task.Fence) (map[task.ID]store.Ending, error)
-	// Silence returns for how long the agent of a run has not called the run API; never: not at all.
-	Silence(ctx context.Context, id task.ID, run task.Fence) (d time.Duration, never bool, err error)
-	NewTaskID() task.ID
-	Results(ctx context.Context, of *task.Task, note task.Seq, most int64) ([]task.Result, error)
-	ClaimNotices(ctx context.Context, worker task.ID, want []store.NoticeDemand) ([]store.Notice, error)
-	RecordNotice(ctx context.Context, r store.NoticeResult) error
-	DropNotice(ctx context.Context, id task.ID) error
-	NoticeFacts(ctx context.Context, id task.ID) (store.NoticeFacts, error)
-}
-
 // Agent is an executor with its limits. A zero limit means no limit, except for Concurrency and
 // MaxAttempts.
 type Agent struct {
@@ -105,7 +73,7 @@ const LimitArtifacts = "artifacts"
 
 // Options configures a pool. The zero value of a duration means its default.
 type Options struct {
-	Store        Store
+	Store        *store.Store
 	Agents       []Agent
 	PollInterval time.Duration // of the queue, in case hints are lost; default 1 s
 	StopGrace    time.Duration // for runs when the server stops; 0 gives them back at once

@@ -46,13 +46,13 @@ type process struct {
 }
 
 type setup struct {
-	url     string                          // of an existing database
-	through string                          // a proxy
-	wrap    func(worker.Store) worker.Store // replaces the pool's store
-	grace   time.Duration                   // of a stop
-	poll    time.Duration                   // of the queue
-	atOnce  bool                            // retries are due at once
-	deaf    bool                            // ignores hints for cancels
+	url     string        // of an existing database
+	through string        // a proxy
+	on      statements    // of the store
+	grace   time.Duration // of a stop
+	poll    time.Duration // of the queue
+	atOnce  bool          // retries are due at once
+	deaf    bool          // ignores hints for cancels
 	runAPI  func(task.ID, task.Fence) executor.API
 	memory  *limit.Budget
 	lines   *limit.Budget
@@ -60,10 +60,7 @@ type setup struct {
 }
 
 // options are those of a pool. Agents without a name are a, b, c. Graces are longer than any test.
-func (s setup) options(db worker.Store, self func() task.ID, agents []worker.Agent) worker.Options {
-	if s.wrap != nil {
-		db = s.wrap(db)
-	}
+func (s setup) options(db *store.Store, self func() task.ID, agents []worker.Agent) worker.Options {
 	for i := range agents {
 		agents[i].Name = cmp.Or(agents[i].Name, string(rune('a'+i)))
 		agents[i].CancelGrace = cmp.Or(agents[i].CancelGrace, time.Hour)
@@ -91,7 +88,7 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 		return slices.ContainsFunc(agents, func(a worker.Agent) bool { _, ok := a.Executor.(executor.Canceler); return ok && a.Name == name })
 	}
 	var bus signal.Bus
-	p.store = storetest.Must(store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: &bus, Tells: tells}))(t)
+	p.store = storetest.Must(store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: &bus, Tells: tells, Tracer: s.on}))(t)
 	p.register()
 	s.poll = cmp.Or(s.poll, 100*time.Millisecond)
 	p.pool = worker.New(s.options(p.store, func() task.ID { return *p.id.Load() }, agents))
@@ -119,6 +116,40 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 		}
 	})
 	return p
+}
+
+// statements is told of statements of a store before they are sent, by their names. It may hold them back. If it returns false,
+// the statement fails as if the database were away.
+type statements map[string]func(args []any) bool
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (s statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	return s.begins(ctx, q.SQL, q.Args)
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TraceBatchStart implements pgx.BatchTracer. The store's batches are settings and one statement, which is the last.
+func (s statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	last := b.Batch.QueuedQueries[b.Batch.Len()-1]
+	return s.begins(ctx, last.SQL, last.Arguments)
+}
+
+// TraceBatchQuery implements pgx.BatchTracer.
+func (statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd implements pgx.BatchTracer.
+func (statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func (s statements) begins(ctx context.Context, sql string, args []any) context.Context {
+	name, _, _ := strings.Cut(strings.TrimPrefix(sql, "-- name: "), " ")
+	if may := s[name]; may != nil && !may(args) {
+		refused, cancel := context.WithCancel(ctx)
+		cancel()
+		return refused
+	}
+	return ctx
 }
 
 // inBubble runs a test of time, beside others. Its statements take no time.
@@ -153,6 +184,14 @@ func (p *process) task(h *task.Task) *task.Task {
 func (p *process) cancel(h *task.Task) {
 	p.t.Helper()
 	storetest.Must(p.store.Cancel(p.t.Context(), h, nil))(p.t)
+}
+
+// lock locks a task, as a session of an operator does. All writes of the task wait.
+func (p *process) lock(h *task.Task) (unlock func()) {
+	p.t.Helper()
+	tx := storetest.Must(storetest.Connect(p.t, p.url).Begin(p.t.Context()))(p.t)
+	storetest.Must(tx.Exec(p.t.Context(), "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", h.ID.String()))(p.t)
+	return func() { require.NoError(p.t, tx.Rollback(p.t.Context())) }
 }
 
 // told reports whether nobody has to tell the agent of the task's cancel any more.

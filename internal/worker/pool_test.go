@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -115,58 +115,43 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// asked counts the reads of canceled runs, and delays them.
-type asked struct {
-	worker.Store
-	begun chan []task.ID
-	goOn  chan struct{}
-}
-
-func (a *asked) Held(ctx context.Context, w task.ID, ids []task.ID) ([]store.Owned, error) {
-	a.begun <- ids
-	<-a.goOn
-	return a.Store.Held(ctx, w, ids)
-}
-
 // Any login of the database can send a hint. It makes the process read the task, and cancels nothing by itself.
 func TestForgedCancelHintEndsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		db := &asked{begun: make(chan []task.ID, 10), goOn: make(chan struct{})}
+		begun, goOn := make(chan []uuid.UUID, 10), make(chan struct{})
+		held := func(args []any) bool {
+			for _, arg := range args {
+				if ids, ok := arg.([]uuid.UUID); ok {
+					begun <- ids
+				}
+			}
+			<-goOn
+			return true
+		}
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
 		a.Concurrency, a.RunTimeout = 3, time.Hour
-		p := startInBubble(t, setup{wrap: func(s worker.Store) worker.Store { db.Store = s; return db }}, a)
+		p := startInBubble(t, setup{on: statements{"RunsHeld": held}}, a)
 		hs := []*task.Task{p.create("a", "x"), p.create("a", "y"), p.create("a", "z")}
 		synctest.Wait()
 		p.pool.CancelHint(store.NewID()) // an unknown task causes no read
 		p.pool.CancelHint(hs[0].ID)
 		synctest.Wait()
-		require.Equal(t, []task.ID{hs[0].ID}, <-db.begun)
+		require.Equal(t, []uuid.UUID{uuid.UUID(hs[0].ID)}, <-begun)
 		// Hints that arrive during a read share the next one, however many there are.
 		p.cancel(hs[2])
 		for range 100 {
 			p.pool.CancelHint(hs[0].ID)
 			p.pool.CancelHint(hs[1].ID)
 		}
-		db.goOn <- struct{}{}
-		require.ElementsMatch(t, []task.ID{hs[0].ID, hs[1].ID, hs[2].ID}, <-db.begun)
-		db.goOn <- struct{}{}
+		goOn <- struct{}{}
+		require.ElementsMatch(t, []uuid.UUID{uuid.UUID(hs[0].ID), uuid.UUID(hs[1].ID), uuid.UUID(hs[2].ID)}, <-begun)
+		goOn <- struct{}{}
 		p.is(hs[2], task.StateCanceled)
 		p.is(hs[0], task.StateWorking)
 		p.is(hs[1], task.StateWorking)
-		require.Empty(t, db.begun, "two reads in all")
+		require.Empty(t, begun, "two reads in all")
 		waittest.Advance(time.Hour)
 	})
-}
-
-// stuck is a database that does not take a run back.
-type stuck struct {
-	worker.Store
-	hang chan struct{}
-}
-
-func (s *stuck) Requeue(ctx context.Context, r store.Requeue) (time.Duration, error) {
-	<-s.hang
-	return s.Store.Requeue(ctx, r)
 }
 
 // A stop lets runs end within the grace, and gives back the others. It gives up those that it cannot give back.
@@ -174,7 +159,7 @@ func TestStop(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ends  bool          // within the grace
-		stuck bool          // the database
+		stuck bool          // another session has locked the task
 		took  time.Duration // the stop
 		state task.State
 		owned bool
@@ -186,7 +171,7 @@ func TestStop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				goOn, hang := make(chan struct{}), make(chan struct{})
+				goOn, unlock := make(chan struct{}), func() {}
 				a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
 					select {
 					case <-goOn:
@@ -196,12 +181,12 @@ func TestStop(t *testing.T) {
 					}
 				})
 				a.CancelGrace = 5 * time.Second
-				p := startInBubble(t, setup{grace: time.Minute, wrap: func(s worker.Store) worker.Store { return &stuck{s, hang} }}, a)
+				p := startInBubble(t, setup{grace: time.Minute}, a)
 				defer close(goOn)
 				h := p.create("a", "x")
 				p.is(h, task.StateWorking)
-				if !c.stuck {
-					close(hang)
+				if c.stuck {
+					unlock = p.lock(h)
 				}
 				began := time.Now()
 				p.stop()
@@ -214,10 +199,8 @@ func TestStop(t *testing.T) {
 				p.is(h, c.state)
 				held := storetest.Must(p.store.Owned(t.Context(), *p.id.Load()))(t)
 				require.Equal(t, c.owned, len(held) > 0)
-				if c.stuck {
-					close(hang)
-					waittest.Advance(time.Second) // the run is given back at last
-				}
+				unlock()
+				waittest.Advance(time.Minute) // the run is given back at last
 			})
 		})
 	}
@@ -250,90 +233,39 @@ func TestReservedSlots(t *testing.T) {
 	})
 }
 
-// held keeps the answers to appends of artifacts back until it is opened.
-type held struct {
-	worker.Store
-	agent   string // "": of all agents
-	mu      sync.Mutex
-	open    bool
-	answers []func()
-	bytes   int // emitted and not answered
-	most    int
-}
-
-func (s *held) Append(a *store.Append) {
-	n := 0
-	for _, e := range a.Events {
-		if e.Artifact != nil {
-			n += len(e.Artifact.Parts[0].Text)
+// emits emits an artifact event of so many bytes n times, once begin is closed, and counts those that the window has taken.
+func emits(n, size int, begin <-chan struct{}) (a worker.Agent, emitted *atomic.Int64) {
+	emitted = &atomic.Int64{}
+	return does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		<-begin
+		for range n {
+			if err := out.Artifact(ctx, text(strings.Repeat("x", size))); err != nil {
+				return err
+			}
+			emitted.Add(1)
 		}
-	}
-	done := a.Done
-	a.Done = func(again bool, err error) {
-		answer := func() {
-			s.mu.Lock()
-			s.bytes -= n
-			s.mu.Unlock()
-			done(again, err)
-		}
-		s.mu.Lock()
-		keep := !s.open && n > 0 && (s.agent == "" || s.agent == a.Agent)
-		if keep {
-			s.answers = append(s.answers, answer)
-		}
-		s.mu.Unlock()
-		if !keep {
-			answer()
-		}
-	}
-	s.mu.Lock()
-	s.bytes += n
-	s.most = max(s.most, s.bytes)
-	s.mu.Unlock()
-	s.Store.Append(a)
-}
-
-func (s *held) waiting() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.answers)
-}
-
-func (s *held) release() {
-	s.mu.Lock()
-	s.open = true
-	answers := s.answers
-	s.answers = nil
-	s.mu.Unlock()
-	for _, answer := range answers {
-		answer()
-	}
+		return nil
+	}), emitted
 }
 
 // An agent that waits for the window is not inactive, however long that takes.
 func TestWindowBoundsUnstoredEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const chunk, chunks, window = 64 << 10, 64, 1 << 20
-		h := &held{}
-		emitted := atomic.Int64{}
-		a := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-			for range chunks {
-				if err := out.Artifact(ctx, text(strings.Repeat("x", chunk))); err != nil {
-					return err
-				}
-				emitted.Add(1)
-			}
-			return nil
-		})
-		a.InactivityTimeout = time.Minute
-		p := startInBubble(t, setup{wrap: func(s worker.Store) worker.Store { h.Store = s; return h }}, a)
+		begin := make(chan struct{})
+		a, emitted := emits(chunks, chunk, begin)
+		a.InactivityTimeout = time.Second
+		p := startInBubble(t, setup{}, a)
 		x := p.create("a", "x")
-		waittest.Advance(time.Hour)
-		require.Equal(t, window/chunk, h.waiting())
+		p.is(x, task.StateWorking)
+		unlock := p.lock(x)
+		close(begin)
+		waittest.Advance(5 * time.Second)
 		require.EqualValues(t, window/chunk, emitted.Load())
-		h.release()
+		require.Empty(t, p.is(x, task.StateWorking).Artifacts)
+		unlock()
+		waittest.Advance(time.Second)
 		p.is(x, task.StateCompleted)
-		require.Equal(t, window, h.most)
 		require.EqualValues(t, chunks, emitted.Load())
 	})
 }
@@ -341,15 +273,16 @@ func TestWindowBoundsUnstoredEvents(t *testing.T) {
 // Committed returns when the events before it are in the log, and not earlier.
 func TestCommittedWaitsForTheCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		slow := &held{}
+		begin := make(chan struct{})
 		returned, read := false, []json.RawMessage(nil)
 		a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) (err error) {
 			if run.Attempt > 1 {
 				read, err = run.Memory.Checkpoints(ctx)
 				return err
 			}
+			<-begin
 			require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`1`)))
-			err = out.Artifact(ctx, text("x")) // held back
+			err = out.Artifact(ctx, text("x"))
 			require.NoError(t, err)
 			require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`2`)))
 			gone, cancel := context.WithCancel(ctx)
@@ -360,12 +293,15 @@ func TestCommittedWaitsForTheCommit(t *testing.T) {
 			return waits(ctx)
 		})
 		a.Concurrency, a.MaxAttempts = 2, 2
-		p := startInBubble(t, setup{wrap: func(s worker.Store) worker.Store { slow.Store = s; return slow }}, a)
+		p := startInBubble(t, setup{}, a)
 		h := p.create("a", "x")
-		waittest.Advance(time.Hour)
+		p.is(h, task.StateWorking)
+		unlock := p.lock(h)
+		close(begin)
+		waittest.Advance(5 * time.Second)
 		require.False(t, returned)
-		slow.release()
-		synctest.Wait()
+		unlock()
+		waittest.Advance(time.Second)
 		require.True(t, returned)
 		p.lose()
 		p.is(h, task.StateCompleted)
@@ -373,51 +309,19 @@ func TestCommittedWaitsForTheCommit(t *testing.T) {
 	})
 }
 
-// slowReads is a database that is away for some reads.
-type slowReads struct {
-	worker.Store
-	refuse atomic.Int64
-}
-
-func (a *slowReads) read() error {
-	if a.refuse.Add(-1) >= 0 {
-		return &task.Error{Kind: task.Unavailable, Msg: "the database is not reachable"}
+// away refuses so many of the statements that runs wait for.
+func away(refuse *atomic.Int64) statements {
+	on := statements{}
+	for _, name := range []string{"ArtifactIDs", "EventsAfter", "EventsOf", "TaskStateSet"} {
+		on[name] = func([]any) bool { return refuse.Add(-1) < 0 }
 	}
-	return nil
-}
-
-func (a *slowReads) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
-	if err := a.read(); err != nil {
-		return nil, err
-	}
-	return a.Store.ArtifactIDs(ctx, id)
-}
-
-func (a *slowReads) EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error) {
-	if err := a.read(); err != nil {
-		return nil, err
-	}
-	return a.Store.EventsAfter(ctx, owner, after, limit)
-}
-
-func (a *slowReads) Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error) {
-	if err := a.read(); err != nil {
-		return nil, err
-	}
-	return a.Store.Conversation(ctx, h, said, begins)
-}
-
-func (a *slowReads) SetAgentState(ctx context.Context, n store.NewState) (int64, error) {
-	if err := a.read(); err != nil {
-		return 0, err
-	}
-	return a.Store.SetAgentState(ctx, n)
+	return on
 }
 
 // Reads of a run wait for the database like its writes, and that is not inactivity.
 func TestReadsOfRunWaitForDatabase(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		db := &slowReads{}
+		var refuse atomic.Int64
 		a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			if run.Turn == 1 {
 				return out.Status(ctx, task.StateInputRequired, nil)
@@ -427,7 +331,7 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 				func() error { _, err := run.Memory.Checkpoint(ctx); return err },
 				func() error { err := out.Artifact(ctx, text("x")); return err },
 			} {
-				db.refuse.Store(100) // 25 s of pauses
+				refuse.Store(100) // 25 s of pauses
 				if err := read(); err != nil {
 					return err
 				}
@@ -435,7 +339,7 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 			return nil
 		})
 		a.InactivityTimeout = 20 * time.Second
-		p := startInBubble(t, setup{wrap: func(s worker.Store) worker.Store { db.Store = s; return db }}, a)
+		p := startInBubble(t, setup{on: away(&refuse)}, a)
 		h := p.create("a", "x")
 		p.is(h, task.StateInputRequired)
 		p.say(h, "y")
@@ -449,66 +353,56 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 // An agent that waits for the database with a time limit of its own has not failed: its run is tried again.
 func TestAgentsGiveUpOnTheDatabase(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		db := &slowReads{}
+		var refuse atomic.Int64
 		var giveUp context.CancelFunc
 		a := does(func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
 			if run.Attempt == 1 {
-				db.refuse.Store(1000)
+				refuse.Store(1000)
 				ctx, giveUp = context.WithCancel(ctx)
 			}
 			_, err := run.Memory.SetState(ctx, executor.OfTask, json.RawMessage(`1`), executor.AnyVersion)
-			db.refuse.Store(0)
+			refuse.Store(0)
 			return err
 		})
 		a.MaxAttempts = 2
-		p := startInBubble(t, setup{wrap: func(s worker.Store) worker.Store { db.Store = s; return db }}, a)
+		p := startInBubble(t, setup{on: away(&refuse)}, a)
 		h := p.create("a", "x")
 		waittest.Advance(time.Minute)
-		p.is(h, task.StateWorking)
+		require.Equal(t, task.StateWorking, storetest.Must(p.store.Header(t.Context(), h.ID))(t).Status.State)
 		giveUp()
 		p.is(h, task.StateCompleted)
 	})
 }
 
-// called is a database that knows for how long an agent has not called the run API.
-type called struct {
-	worker.Store
-	answer atomic.Pointer[silence]
-}
-
-type silence struct {
-	d     time.Duration
-	never bool
-	err   error
-}
-
-func (c *called) Silence(context.Context, task.ID, task.Fence) (d time.Duration, never bool, err error) {
-	a := c.answer.Load()
-	return a.d, a.never, a.err
-}
-
 // Calls of the run API are signs of life. While the database does not know of any, an agent is not silent.
 func TestCallsOfTheRunAPIAreSignsOfLife(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		db := &called{}
-		db.answer.Store(&silence{never: true})
+		var h *task.Task
+		var p *process
+		calls, refused := time.Duration(-1), false // how long ago the agent has called
+		look := func([]any) bool {
+			if calls >= 0 {
+				p.exec("UPDATE holdfast.tasks SET posted_attempt = attempt, heard_at = now() - $2::interval WHERE id = $1", h.ID.String(), calls)
+			}
+			return !refused
+		}
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
 		a.InactivityTimeout = time.Minute
-		p := startInBubble(t, setup{
-			wrap:   func(s worker.Store) worker.Store { db.Store = s; return db },
+		p = startInBubble(t, setup{
+			on:     statements{"RunSilence": look},
 			runAPI: func(task.ID, task.Fence) executor.API { return executor.API{} },
 		}, a)
-		h := p.create("a", "x")
+		h = p.create("a", "x")
 		waittest.Advance(75 * time.Second) // it looks four times a minute
 		p.is(h, task.StateFailed)
-		db.answer.Store(&silence{d: 20 * time.Second})
+		calls = 20 * time.Second
 		h = p.create("a", "x")
-		waittest.Advance(time.Hour)
+		waittest.Advance(5 * time.Minute)
 		p.is(h, task.StateWorking)
-		db.answer.Store(&silence{d: time.Hour, err: task.Unavailable})
-		waittest.Advance(time.Hour)
+		calls, refused = time.Hour, true
+		waittest.Advance(5 * time.Minute)
 		p.is(h, task.StateWorking)
-		db.answer.Store(&silence{d: time.Hour})
+		refused = false
 		waittest.Advance(15 * time.Second)
 		require.Contains(t, p.is(h, task.StateFailed).Status.Message.FirstText(), "silent for more than 1m0s")
 	})
