@@ -188,6 +188,7 @@ type row struct {
 	state          task.State
 	attempt        task.Attempt
 	running        bool
+	yields         bool // the agent waits, and a message begins its next turn
 }
 
 // turn is the one that runs, waits, or has parked or ended the task.
@@ -195,8 +196,8 @@ func (r row) turn() int { return r.turns - r.pending }
 
 func (k *Task) row() (r row) {
 	k.t.Helper()
-	k.must(k.conn.QueryRow(background, "SELECT turns, pending, state, attempt, worker_id IS NOT NULL FROM holdfast.tasks WHERE id = $1", k.header.ID.String()).
-		Scan(&r.turns, &r.pending, &r.state, &r.attempt, &r.running))
+	k.must(k.conn.QueryRow(background, `SELECT turns, pending, state, attempt, worker_id IS NOT NULL, coalesce(interruptible AND wakes_at > now(), false)
+		FROM holdfast.tasks WHERE id = $1`, k.header.ID.String()).Scan(&r.turns, &r.pending, &r.state, &r.attempt, &r.running, &r.yields))
 	return r
 }
 

@@ -114,6 +114,12 @@ func (k *Task) Start(m agent.Message, with ...Request) *Turn {
 			Task: k.header, ClientID: k.header.PublicID != k.header.ID.String(), Message: msg, Request: request,
 		})
 	} else {
+		// Before the write, because the agent may have ended the turn after it.
+		if now := k.row(); now.yields {
+			turn.number = now.turns
+		} else {
+			turn.number = now.turns + 1
+		}
 		_, err = k.store.AddMessage(background, &store.NewMessage{
 			Task: &k.header, Enqueue: true, RequestID: store.NewID(), Message: msg, Request: request,
 		})
@@ -121,7 +127,6 @@ func (k *Task) Start(m agent.Message, with ...Request) *Turn {
 	if err != nil {
 		k.t.Fatalf("message %d: %v", k.messages, err)
 	}
-	turn.number = k.row().turns
 	return turn
 }
 
@@ -131,7 +136,9 @@ func (k *Task) Wake() *Turn {
 	k.t.Helper()
 	k.begun()
 	turn := k.row().turn()
-	fired, err := k.conn.Exec(background, "UPDATE holdfast.task_queue SET wakes_at = now() WHERE id = $1 AND worker_id IS NULL AND wakes_at < 'infinity'", k.header.ID.String())
+	fired, err := k.conn.Exec(background, `WITH t AS (
+		UPDATE holdfast.tasks SET wakes_at = now() WHERE id = $1 AND worker_id IS NULL AND wakes_at < 'infinity' RETURNING id
+	) UPDATE holdfast.task_queue SET wakes_at = now() WHERE id IN (SELECT id FROM t)`, k.header.ID.String())
 	k.must(err)
 	if fired.RowsAffected() == 0 {
 		k.t.Fatalf("Wake: the agent does not wait; the log of the task:\n%s", k.log())

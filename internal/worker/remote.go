@@ -17,7 +17,7 @@ var ErrNotLent = errors.New("the run has ended before an agent began it")
 
 // Lend begins a run that a remote worker has claimed. It writes the status working as for other agents, and ends a run that
 // must not start: ErrNotLent. ctx is that of the visit.
-func (p *Pool) Lend(ctx context.Context, s VisitStore, c *store.Claimed) (*Visit, error) {
+func (p *Pool) Lend(ctx context.Context, c *store.Claimed) (*Visit, error) {
 	slots := p.agents[c.Task.Agent]
 	if slots == nil {
 		return nil, task.Errorf(task.Unavailable, "this replica does not serve the agent %s", c.Task.Agent)
@@ -41,7 +41,7 @@ func (p *Pool) Lend(ctx context.Context, s VisitStore, c *store.Claimed) (*Visit
 			return nil, err
 		}
 	}
-	return &Visit{store: s, run: r, found: &store.Run{Claimed: c, Owned: true, Fresh: true, Since: r.claimed}, Run: r.execution(in)}, nil
+	return &Visit{run: r, found: &store.Run{Claimed: c, Owned: true, Fresh: true, Since: r.claimed}, Run: r.execution(in)}, nil
 }
 
 // EndOf ends the run for a reason that is not its agent's: executor.ErrCanceled, ErrTimeout or ErrInactivity.

@@ -10,20 +10,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
-// VisitStore is what visits need of the database besides Store.
-type VisitStore interface {
-	// FindRun returns the newest attempt of a task, with its message if wanted.
-	FindRun(ctx context.Context, id task.ID, withMessage bool) (*store.Run, error)
-	// Heard notes a sign of life, and counts the posted events from ordinal to after, unless ordinal is negative.
-	Heard(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (posted int64, canceled bool, err error)
-	// Begun reports whether an attempt has written a part of an artifact.
-	Begun(ctx context.Context, id task.ID, attempt task.Attempt, artifact string) (bool, error)
-}
-
 // Visit is one request of the run API, in the name of an attempt that a worker of any process has. It knows nothing of that
 // process: the database tells it the attempt, and fences what it writes. Only one goroutine may use it.
 type Visit struct {
-	store VisitStore
 	run   *run
 	found *store.Run
 	// Run is what the executor of the attempt was told. Without the message, Message has no content.
@@ -47,8 +36,8 @@ func (o *Over) Error() string {
 
 // Visit begins a visit to the run that was claimed at a time (Fence.ClaimedAt); ctx is that of the whole visit. Errors: Over,
 // task.NotFound for a deleted task, task.Unavailable.
-func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, claimedAt int64, withMessage bool) (*Visit, error) {
-	found, err := s.FindRun(ctx, id, withMessage)
+func (p *Pool) Visit(ctx context.Context, id task.ID, claimedAt int64, withMessage bool) (*Visit, error) {
+	found, err := p.opt.Store.FindRun(ctx, id, withMessage)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +58,7 @@ func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, claimedAt in
 	r.out.upload, r.out.ordinal, r.out.stored = store.NewID(), found.Posted, found.Posted
 	r.out.bare = r.out.started
 	r.out.growth.posted = func(ctx context.Context, artifact string) (bool, error) {
-		return s.Begun(ctx, found.Task.ID, found.Attempt, artifact)
+		return p.opt.Store.Begun(ctx, found.Task.ID, found.Attempt, artifact)
 	}
 	var in *executor.Input
 	if withMessage {
@@ -77,7 +66,7 @@ func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, claimedAt in
 			return nil, err
 		}
 	}
-	return &Visit{store: s, run: r, found: found, Run: r.execution(in)}, nil
+	return &Visit{run: r, found: found, Run: r.execution(in)}, nil
 }
 
 // Live ends with the visit, and when the attempt turns out to be over.
@@ -125,7 +114,7 @@ func (v *Visit) Flush(ctx context.Context) error {
 	if over || to <= from {
 		return nil
 	}
-	if _, _, err := v.store.Heard(ctx, v.found.Task.ID, v.found.Fence, from, to); err != nil {
+	if _, _, err := v.run.pool.opt.Store.Heard(ctx, v.found.Task.ID, v.found.Fence, from, to); err != nil {
 		return err
 	}
 	e.mu.Lock()
@@ -167,7 +156,7 @@ func (v *Visit) End(err error) error {
 
 // Heartbeat notes a sign of life, and reports whether the run was asked to end. Errors: task.LeaseLost.
 func (v *Visit) Heartbeat(ctx context.Context) (canceled bool, err error) {
-	_, canceled, err = v.store.Heard(ctx, v.found.Task.ID, v.found.Fence, -1, 0)
+	_, canceled, err = v.run.pool.opt.Store.Heard(ctx, v.found.Task.ID, v.found.Fence, -1, 0)
 	return canceled, err
 }
 

@@ -44,7 +44,7 @@ const (
 
 // Store is what the worker API needs of the database.
 type Store interface {
-	workers.VisitStore
+	FindRun(ctx context.Context, id task.ID, withMessage bool) (*store.Run, error)
 	ClaimRemote(ctx context.Context, want []store.RemoteDemand, maxBytes int64, alone bool) ([]store.Remote, error)
 	RenewRemote(ctx context.Context, worker task.ID, runs []store.LentRun, leases map[string]time.Duration) ([]store.Renewal, error)
 	Lent(ctx context.Context, worker task.ID, agents []string) ([]store.LentRun, error)
@@ -432,7 +432,7 @@ func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed
 		if size >= maxAgain {
 			return nil // claim notes that the next claim looks again
 		}
-		v, err := a.o.Pool.Visit(ctx, a.o.Store, run.Task, run.ClaimedAt, true)
+		v, err := a.o.Pool.Visit(ctx, run.Task, run.ClaimedAt, true)
 		if _, over := errors.AsType[*workers.Over](err); over || errors.Is(err, task.NotFound) {
 			continue
 		}
@@ -539,7 +539,7 @@ func (a *API) lend(x *exchange, entry *worker, got []store.Remote, answer *claim
 	visits := make([]*workers.Visit, len(got))
 	docs := make([]claimedRun, len(got))
 	for i, c := range got {
-		v, err := a.o.Pool.Lend(ctx, a.o.Store, c.Claimed)
+		v, err := a.o.Pool.Lend(ctx, c.Claimed)
 		if err == nil {
 			visits[i] = v
 			docs[i], err = a.document(ctx, v)
@@ -798,7 +798,7 @@ func (a *API) handBack(ctx context.Context, run store.LentRun) (done bool, err e
 		return false, nil
 	}
 	if found.CancelRequested {
-		err = end(ctx, a.o.Pool, a.o.Store, run, executor.ErrCanceled)
+		err = end(ctx, a.o.Pool, run, executor.ErrCanceled)
 	} else {
 		err = a.o.Pool.GiveBackRemote(ctx, found.Claimed, "the worker gave it back")
 	}

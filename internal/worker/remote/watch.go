@@ -132,14 +132,14 @@ func (w *Watch) leases(ctx context.Context) (more bool, err error) {
 		case o.TimedOut:
 			cause = executor.ErrTimeout
 		}
-		errs = append(errs, end(ctx, w.o.Pool, w.o.Store, o.LentRun, cause))
+		errs = append(errs, end(ctx, w.o.Pool, o.LentRun, cause))
 	}
 	return len(overdue) > 0, errors.Join(errs...)
 }
 
 // end ends a run. A run that is over already is no error.
-func end(ctx context.Context, pool *workers.Pool, s Store, run store.LentRun, cause error) error {
-	v, err := pool.Visit(ctx, s, run.Task, run.ClaimedAt, false)
+func end(ctx context.Context, pool *workers.Pool, run store.LentRun, cause error) error {
+	v, err := pool.Visit(ctx, run.Task, run.ClaimedAt, false)
 	if _, over := errors.AsType[*workers.Over](err); over || errors.Is(err, task.NotFound) {
 		return nil
 	}

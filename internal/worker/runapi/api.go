@@ -35,7 +35,6 @@ const (
 
 // Store is what the run API needs of the database.
 type Store interface {
-	worker.VisitStore
 	Dialogue(ctx context.Context, of store.DialogueOf) ([]task.Said, error)
 	Artifacts(ctx context.Context, h *task.Task, after task.Seq, most int) ([]store.Artifact, error)
 	Artifact(ctx context.Context, h *task.Task, id string) (*task.Artifact, error)
@@ -156,7 +155,7 @@ func (a *API) begin(ctx context.Context, w http.ResponseWriter, r *http.Request,
 		return nil, err
 	}
 	limit.Accept(ctx)
-	v, err := a.o.Pool.Visit(ctx, a.o.Store, id, attempt, withMessage)
+	v, err := a.o.Pool.Visit(ctx, id, attempt, withMessage)
 	if errors.Is(err, task.NotFound) {
 		err = web.Refuse(http.StatusGone, reasonOver, "", "the run is over: its task was deleted")
 	}
