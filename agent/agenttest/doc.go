@@ -14,9 +14,10 @@
 // its backoff.
 //
 // Each Task that New returns has a PostgreSQL database of its own. All test processes of a user share a server, which ends 15
-// seconds after the last of them: the test binary, started once more, sees to that. It runs the machine's PostgreSQL (14 or later; HOLDFAST_PG_BIN names another directory of
-// programs), or one that the first test downloads and keeps. HOLDFAST_TEST_DATABASE_URL names a server to use instead, with a
-// role that may create databases and roles. The database of a failed test stays for half an hour; the test's output shows how to connect.
+// seconds after the last of them; the test binary, started once more, sees to that. It runs the machine's PostgreSQL (14 or
+// later; HOLDFAST_PG_BIN names another directory of programs), or one that the first test downloads and keeps.
+// HOLDFAST_TEST_DATABASE_URL names a server to use instead, with a role that may create databases and roles. The database of a
+// failed test stays for half an hour; the test's output shows how to connect.
 //
 // Start does not wait for the agent. While it runs, a test can wait for an event (Turn.Await), and then cancel the task, take
 // away its lease, or stop the server.

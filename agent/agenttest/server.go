@@ -25,10 +25,12 @@ type server struct {
 	t       testing.TB
 	options Options
 	agent   worker.Agent
-	conn    *pgx.Conn
 	store   *store.Store
 	self    atomic.Pointer[task.ID] // the worker's process; zero: it has no lease, and claims nothing
 	others  task.ID                 // a process for the agents that the agent calls
+
+	session sync.Mutex
+	conn    *pgx.Conn
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when the log has grown
@@ -101,7 +103,7 @@ func (k *server) start() {
 	k.register()
 	pool := worker.New(worker.Options{
 		Store: k.store, Agents: []worker.Agent{k.agent}, StopGrace: k.options.StopGrace,
-		PollInterval: time.Hour, // every commit wakes it
+		PollInterval: 10 * time.Second, // every commit wakes it
 		Worker:       func() task.ID { return *k.self.Load() },
 		ResumeURL: func(id task.ID, turn int) string {
 			return fmt.Sprintf("https://holdfast.example/resume/%s/%d", id, turn)
@@ -131,8 +133,8 @@ func (k *server) worker() *worker.Pool {
 func (k *server) committed(evs []*task.Event) {
 	k.grown()
 	for _, e := range evs {
-		if e.Kind == task.EventRun {
-			k.worker().Wake("") // perhaps for a retry, which is due at once
+		if e.Kind != task.EventArtifact {
+			k.worker().Wake("") // for a retry, which is due at once, or for a row that this write had locked
 		}
 	}
 }
@@ -196,9 +198,18 @@ func (r row) turn() int { return r.turns - r.pending }
 
 func (k *Task) row() (r row) {
 	k.t.Helper()
-	k.must(k.conn.QueryRow(background, `SELECT turns, pending, state, attempt, worker_id IS NOT NULL, coalesce(interruptible AND wakes_at > now(), false)
-		FROM holdfast.tasks WHERE id = $1`, k.header.ID.String()).Scan(&r.turns, &r.pending, &r.state, &r.attempt, &r.running, &r.yields))
+	k.query([]any{&r.turns, &r.pending, &r.state, &r.attempt, &r.running, &r.yields}, `SELECT turns, pending, state, attempt, worker_id IS NOT NULL,
+		coalesce(interruptible AND wakes_at > now(), false) FROM holdfast.tasks WHERE id = $1`)
 	return r
+}
+
+// query runs a statement about the task, with a row.
+func (k *Task) query(into []any, sql string) {
+	k.t.Helper()
+	k.session.Lock()
+	err := k.conn.QueryRow(background, sql, k.header.ID.String()).Scan(into...)
+	k.session.Unlock()
+	k.must(err)
 }
 
 func (k *server) must(err error) {

@@ -136,14 +136,16 @@ func (k *Task) Wake() *Turn {
 	k.t.Helper()
 	k.begun()
 	turn := k.row().turn()
-	fired, err := k.conn.Exec(background, `WITH t AS (
+	waits := false
+	k.query([]any{&waits}, `WITH t AS (
 		UPDATE holdfast.tasks SET wakes_at = now() WHERE id = $1 AND worker_id IS NULL AND wakes_at < 'infinity' RETURNING id
-	) UPDATE holdfast.task_queue SET wakes_at = now() WHERE id IN (SELECT id FROM t)`, k.header.ID.String())
-	k.must(err)
-	if fired.RowsAffected() == 0 {
+	), q AS (
+		UPDATE holdfast.task_queue SET wakes_at = now() WHERE id IN (SELECT id FROM t)
+	) SELECT EXISTS (SELECT FROM t)`)
+	if !waits {
 		k.t.Fatalf("Wake: the agent does not wait; the log of the task:\n%s", k.log())
 	}
-	_, err = k.store.FireTimers(background)
+	_, err := k.store.FireTimers(background)
 	k.must(err)
 	return (&Turn{task: k, number: turn}).Wait()
 }
@@ -269,9 +271,9 @@ func (k *Task) CancelWith(metadata json.RawMessage) {
 		if err := k.worker().Notices(background); err != nil {
 			k.t.Errorf("tell the agent of the cancel: %v", err)
 		}
-		var open bool
-		k.must(k.conn.QueryRow(background, "SELECT EXISTS (SELECT FROM holdfast.cancel_notices WHERE task = $1 AND ended_at IS NULL)", k.header.ID.String()).Scan(&open))
-		return !open
+		told := false
+		k.query([]any{&told}, "SELECT NOT EXISTS (SELECT FROM holdfast.cancel_notices WHERE task = $1 AND ended_at IS NULL)")
+		return told
 	})
 }
 
@@ -344,6 +346,8 @@ func (k *Task) Text() string {
 // Delays are the delays that the retries so far would have had on a server, in their order. In the test they have none.
 func (k *Task) Delays() []time.Duration {
 	k.t.Helper()
+	k.session.Lock()
+	defer k.session.Unlock()
 	return storetest.Delays(k.t, k.conn)
 }
 

@@ -118,8 +118,8 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	return p
 }
 
-// statements is told of statements of a store before they are sent, by their names. It may hold them back. If it returns false,
-// the statement fails as if the database were away.
+// statements has functions that are called before statements of these names are sent. They may block. A statement whose function
+// returns false fails as if the database were away.
 type statements map[string]func(args []any) bool
 
 // TraceQueryStart implements pgx.QueryTracer.
