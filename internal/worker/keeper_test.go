@@ -230,13 +230,14 @@ func TestHangingStatements(t *testing.T) {
 // an answer, or a run whose end was not recorded. One that takes long is followed by a rest. Cancels are found meanwhile.
 func TestScansNeedAReason(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		number, takes, fails := 0, time.Duration(0), false
+		number, takes := 0, time.Duration(0)
+		var fails atomic.Bool
 		on := statements{
-			"QueueClaim": func([]any) bool { return !fails },
+			"QueueClaim": func([]any) bool { return !fails.Load() },
 			"RunsOwned": func([]any) bool {
 				number++
 				waittest.Advance(takes)
-				return !fails
+				return !fails.Load()
 			},
 		}
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
@@ -252,9 +253,9 @@ func TestScansNeedAReason(t *testing.T) {
 		}
 		require.Equal(t, 1, during(15*time.Second))
 		require.Equal(t, 4, during(time.Minute))
-		fails = true
+		fails.Store(true)
 		waittest.Advance(5 * time.Second)
-		fails = false
+		fails.Store(false)
 		require.Equal(t, 30, during(30*time.Second), "as long as a lost claim may still be committed")
 		takes = time.Second
 		require.Equal(t, 3, during(20*time.Second), "its rests grow")
@@ -266,7 +267,7 @@ func TestScansNeedAReason(t *testing.T) {
 		p.is(h, task.StateCanceled)
 		takes = 0
 		waittest.Advance(45 * time.Second)
-		fails = true
+		fails.Store(true)
 		failed := 0
 		for range 12 {
 			if err := p.pool.Reconcile(t.Context()); err != nil {

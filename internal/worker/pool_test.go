@@ -377,32 +377,35 @@ func TestAgentsGiveUpOnTheDatabase(t *testing.T) {
 // Calls of the run API are signs of life. While the database does not know of any, an agent is not silent.
 func TestCallsOfTheRunAPIAreSignsOfLife(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		var h *task.Task
-		var p *process
-		calls, refused := time.Duration(-1), false // how long ago the agent has called
+		var last atomic.Pointer[func() bool] // what a look does before it reads when the agent has called last
 		look := func([]any) bool {
-			if calls >= 0 {
-				p.exec("UPDATE holdfast.tasks SET posted_attempt = attempt, heard_at = now() - $2::interval WHERE id = $1", h.ID.String(), calls)
-			}
-			return !refused
+			before := last.Load()
+			return before == nil || (*before)()
 		}
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
 		a.InactivityTimeout = time.Minute
-		p = startInBubble(t, setup{
+		p := startInBubble(t, setup{
 			on:     statements{"RunSilence": look},
 			runAPI: func(task.ID, task.Fence) executor.API { return executor.API{} },
 		}, a)
-		h = p.create("a", "x")
+		h := p.create("a", "x")
 		waittest.Advance(75 * time.Second) // it looks four times a minute
 		p.is(h, task.StateFailed)
-		calls = 20 * time.Second
 		h = p.create("a", "x")
+		called := func(ago time.Duration, known bool) {
+			before := func() bool {
+				p.exec("UPDATE holdfast.tasks SET posted_attempt = attempt, heard_at = now() - $2::interval WHERE id = $1", h.ID.String(), ago)
+				return known
+			}
+			last.Store(&before)
+		}
+		called(20*time.Second, true)
 		waittest.Advance(5 * time.Minute)
 		p.is(h, task.StateWorking)
-		calls, refused = time.Hour, true
+		called(time.Hour, false)
 		waittest.Advance(5 * time.Minute)
 		p.is(h, task.StateWorking)
-		refused = false
+		called(time.Hour, true)
 		waittest.Advance(15 * time.Second)
 		require.Contains(t, p.is(h, task.StateFailed).Status.Message.FirstText(), "silent for more than 1m0s")
 	})
