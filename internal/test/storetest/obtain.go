@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -23,18 +24,18 @@ var throwaway = map[string]string{
 }
 
 // A test process does not know whether it is the last of `go test ./...`, and may be killed. So another process uses the
-// cluster for it and outlives it: this same binary in a special mode, the keeper. It starts the cluster, and says where it
+// cluster for it and outlives it: this same binary in a special mode, the janitor. It starts the cluster, and says where it
 // is. When its test process has ended in any way, it waits until no test process has used the cluster for a while, and
-// removes it. One keeper waits; the others see its lock and exit.
+// removes it. One janitor waits; the others see its lock and exit.
 //
-// The keeper also has real time, which a test in a bubble of testing/synctest has not.
+// The janitor also has real time, which a test in a bubble of testing/synctest has not.
 const (
-	envKeeper = "HOLDFAST_STORETEST_KEEPER"
+	envJanitor = "HOLDFAST_STORETEST_JANITOR"
 	// EnvLinger is how long a cluster stays that no process uses; between two packages, that happens for a moment.
 	EnvLinger = "HOLDFAST_STORETEST_LINGER"
 	linger    = 15 * time.Second
-	dutyFile  = "keeper.lock" // locked by the keeper that waits
-	keptFile  = "kept"        // touched when a failed test left its database
+	dutyFile  = "janitor.lock" // locked by the janitor that waits
+	keptFile  = "kept"         // touched when a failed test left its database
 	keptFor   = 30 * time.Minute
 )
 
@@ -46,10 +47,10 @@ func obtain() (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("test cluster: %w", err)
 	}
-	// The keeper gets none of our own pipes: go test would wait until it has closed them.
+	// The janitor gets none of our own pipes: go test would wait until it has closed them.
 	cmd := exec.CommandContext(context.Background(), self)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), envKeeper+"=1")
+	cmd.Env = append(os.Environ(), envJanitor+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	ours, err := cmd.StdinPipe()
 	if err != nil {
@@ -75,18 +76,19 @@ func obtain() (*server, error) {
 }
 
 func init() {
-	if os.Getenv(envKeeper) == "" {
+	if os.Getenv(envJanitor) == "" {
 		return
 	}
-	if err := keeper(context.Background()); err != nil {
+	signal.Ignore(syscall.SIGPIPE) // the test process may be killed while the cluster starts
+	if err := janitor(context.Background()); err != nil {
 		_, _ = fmt.Fprintln(os.Stdout, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// keeper starts or uses the cluster of this user, which all test processes with this version of PostgreSQL share.
-func keeper(ctx context.Context) error {
+// janitor starts or uses the cluster of this user, which all test processes with this version of PostgreSQL share.
+func janitor(ctx context.Context) error {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if _, err := pgembed.Find(ctx, log, 0); err != nil {
 		log.Warn("this machine has no PostgreSQL; downloading its programs once, which may take a minute")
@@ -110,7 +112,7 @@ func keeper(ctx context.Context) error {
 		if waited, err := lookAfter(ctx, s, dir); !waited || err != nil {
 			return err
 		}
-		// A process may have started the cluster again before we gave up the lock. Then its keeper saw us wait, and left.
+		// A process may have started the cluster again before we gave up the lock. Then its janitor saw us wait, and left.
 		if _, pid, err := pgembed.Look(dir); err != nil || pid == 0 {
 			return nil //nolint:nilerr // the cluster's directory is gone
 		}
@@ -138,17 +140,17 @@ func private(dir string) error {
 }
 
 // lookAfter waits until no process has used the cluster for a while, and removes it. It returns false at once if another
-// keeper waits.
+// janitor waits.
 func lookAfter(ctx context.Context, s *pgembed.Server, dir string) (waited bool, err error) {
 	lock, err := os.OpenFile(filepath.Join(dir, dutyFile), os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
 		return false, err
 	}
-	// This also keeps the file from garbage collection, which would close it. Then every keeper would wait, each would see
+	// This also keeps the file from garbage collection, which would close it. Then every janitor would wait, each would see
 	// the others use the cluster, and none would end.
 	defer func() { _ = lock.Close() }()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return false, nil // another keeper waits
+		return false, nil // another janitor waits
 	}
 	unused := linger
 	if d, err := time.ParseDuration(os.Getenv(EnvLinger)); err == nil {

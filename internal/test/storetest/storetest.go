@@ -133,7 +133,7 @@ type server struct {
 	url      string // of its maintenance database
 	keep     func() // called when a failed test leaves its database behind
 	template string
-	// Closed when this process ends, or is garbage. Then the keeper thinks that it has.
+	// Closed when this process ends, or is garbage. Then the janitor thinks that it has.
 	ours io.Closer
 }
 

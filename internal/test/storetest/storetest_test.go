@@ -50,7 +50,7 @@ func sharedCluster(t *testing.T, db *storetest.DB) string {
 func TestAClusterEndsAfterItsLastProcess(t *testing.T) {
 	t.Parallel()
 	sharedCluster(t, storetest.New(t))
-	dir, err := os.MkdirTemp("", "holdfast-keeper-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
+	dir, err := os.MkdirTemp("", "holdfast-janitor-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -67,7 +67,7 @@ func TestAClusterEndsAfterItsLastProcess(t *testing.T) {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Skip("only Linux shows the environments of processes: ", err)
 	}
-	for range 2 { // one after the other, so that the keeper of the first is on duty when the other begins
+	for range 2 { // one after the other, so that the janitor of the first is on duty when the other begins
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDatabasesAreSeparate$")
 		cmd.Env = append(os.Environ(), "TMPDIR="+dir, storetest.EnvLinger+"=2s", "GOGC=1")
 		out, err := cmd.CombinedOutput()
@@ -76,7 +76,7 @@ func TestAClusterEndsAfterItsLastProcess(t *testing.T) {
 	clusters, err := filepath.Glob(filepath.Join(dir, "holdfast-test-*"))
 	require.NoError(t, err)
 	require.Len(t, clusters, 1)
-	waittest.Eventually(t, "the cluster and its keepers end", func() error {
+	waittest.Eventually(t, "the cluster and its janitors end", func() error {
 		return waittest.Unless(len(users()) == 0 && !pgembed.Exists(clusters[0]), "%v", users())
 	})
 }
