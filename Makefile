@@ -36,7 +36,7 @@ CLUSTERS = $(filter-out %/documents %/compose,$(shell go list ./integration/...)
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers size check lint prose fmt generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+.PHONY: help run build image test test-container test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers size check lint prose fmt generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ test: bin/gotestsum ## what decides whether a change is right: five minutes, Go 
 		$(if $(RACE),-race) -count=$(COUNT) -timeout $(TIMEOUT) -shuffle=on -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(TESTFLAGS) \
 		$(call ordered,$(PACKAGES))
 	@echo "the slowest:"; bin/gotestsum tool slowest --num 10 --jsonfile bin/test.json
+
+test-container: ## make test on a PostgreSQL in Docker
+	go run ./internal/test/storetest/container $(MAKE) test
 
 test-all: ## make test and everything else that needs no day: 40 minutes. RECORD=1 writes the result into docs/reliability.md
 	@.ci/suite run test-all
