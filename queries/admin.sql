@@ -220,7 +220,8 @@ SELECT p.* FROM (
 
 -- name: JobAdd :one
 -- With a worker, the process that adds the job has claimed it.
-INSERT INTO holdfast.admin_jobs (id, action, dry_run, filter, options, reason, tenant, actor, position, worker_id, started_at, claimed_until)
+INSERT INTO holdfast.admin_jobs
+       (id, action, dry_run, filter, options, reason, tenant, actor, position, worker_id, started_at, claimed_until)
 SELECT @id, @action, @dry_run, @filter, @options, @reason, sqlc.narg(tenant), @actor, @position, w.id,
        CASE WHEN w.id IS NOT NULL THEN now() END, CASE WHEN w.id IS NULL THEN 'epoch' ELSE now() + @ttl::interval END
   FROM (SELECT sqlc.narg(worker)::uuid AS id) w

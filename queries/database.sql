@@ -11,11 +11,13 @@ SELECT pg_notification_queue_usage();
 
 -- name: SessionBusy :one
 -- Whether a session with this process id and name executes a statement.
-SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE pid = @pid::integer AND application_name = @name::text AND state = 'active');
+SELECT EXISTS (SELECT
+                 FROM pg_catalog.pg_stat_activity
+                WHERE pid = @pid::integer AND application_name = @name::text AND state = 'active');
 
 -- name: Blockers :many
--- The sessions for whose locks others in this database have waited for a while, and that wait for none themselves. Times of other roles' transactions are
--- hidden, so the time may be that of the wait. Process 0 stands for prepared transactions.
+-- The sessions for whose locks others in this database have waited for a while, and that wait for none themselves.
+-- Times of other roles' transactions are hidden, so the time may be that of the wait. Process 0 stands for prepared transactions.
 SELECT b.pid::integer AS pid,
        coalesce(a.usename::text, '')::text AS role,
        coalesce(a.application_name, '')::text AS program,

@@ -578,7 +578,7 @@ DELETE FROM holdfast.idempotency_keys k
    AND NOT holdfast.task_exists(k.task);
 
 -- name: TaskRetried :exec
--- Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an earlier one. By
--- primary key.
+-- Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an
+-- earlier one. By primary key.
 UPDATE holdfast.tasks SET retried_as = @again::uuid
  WHERE id = @id AND coalesce(retried_as < @again::uuid, true);

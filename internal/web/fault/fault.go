@@ -15,12 +15,12 @@ import (
 
 // Row is how one kind of error appears, in every binding.
 type Row struct {
-	Code    int    // JSON-RPC
-	Message string // as the published schema words it
-	HTTP    int    // status, HTTP+JSON
-	GRPC    uint32 // status, gRPC
-	Reason  string // google.rpc.ErrorInfo
-	Problem        // our own APIs: admin, run and worker
+	Code    int     // JSON-RPC
+	Message string  // as the published schema words it
+	HTTP    int     // status, HTTP+JSON
+	GRPC    uint32  // status, gRPC
+	Reason  string  // google.rpc.ErrorInfo
+	Problem Problem // our own APIs: admin, run and worker
 }
 
 // Problem is how a kind of error appears in a problem document.

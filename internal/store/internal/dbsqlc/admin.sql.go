@@ -1308,7 +1308,8 @@ func (q *Queries) AdminWindow(ctx context.Context, db DBTX, arg AdminWindowParam
 }
 
 const jobAdd = `-- name: JobAdd :one
-INSERT INTO holdfast.admin_jobs (id, action, dry_run, filter, options, reason, tenant, actor, position, worker_id, started_at, claimed_until)
+INSERT INTO holdfast.admin_jobs
+       (id, action, dry_run, filter, options, reason, tenant, actor, position, worker_id, started_at, claimed_until)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, w.id,
        CASE WHEN w.id IS NOT NULL THEN now() END, CASE WHEN w.id IS NULL THEN 'epoch' ELSE now() + $10::interval END
   FROM (SELECT $11::uuid AS id) w

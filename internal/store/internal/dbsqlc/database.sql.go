@@ -37,8 +37,8 @@ type BlockersRow struct {
 	Seconds float64
 }
 
-// The sessions for whose locks others in this database have waited for a while, and that wait for none themselves. Times of other roles' transactions are
-// hidden, so the time may be that of the wait. Process 0 stands for prepared transactions.
+// The sessions for whose locks others in this database have waited for a while, and that wait for none themselves.
+// Times of other roles' transactions are hidden, so the time may be that of the wait. Process 0 stands for prepared transactions.
 func (q *Queries) Blockers(ctx context.Context, db DBTX) ([]BlockersRow, error) {
 	rows, err := db.Query(ctx, blockers)
 	if err != nil {
@@ -92,7 +92,9 @@ func (q *Queries) NotifySend(ctx context.Context, db DBTX, payloads []string) er
 }
 
 const sessionBusy = `-- name: SessionBusy :one
-SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE pid = $1::integer AND application_name = $2::text AND state = 'active')
+SELECT EXISTS (SELECT
+                 FROM pg_catalog.pg_stat_activity
+                WHERE pid = $1::integer AND application_name = $2::text AND state = 'active')
 `
 
 type SessionBusyParams struct {

@@ -1346,8 +1346,8 @@ type TaskRetriedParams struct {
 	ID    uuid.UUID
 }
 
-// Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an earlier one. By
-// primary key.
+// Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an
+// earlier one. By primary key.
 func (q *Queries) TaskRetried(ctx context.Context, db DBTX, arg TaskRetriedParams) error {
 	_, err := db.Exec(ctx, taskRetried, arg.Again, arg.ID)
 	return err
