@@ -17,7 +17,8 @@ SELECT EXISTS (SELECT
 
 -- name: Blockers :many
 -- The sessions for whose locks others in this database have waited for a while, and that wait for none themselves.
--- Times of other roles' transactions are hidden, so the time may be that of the wait. Process 0 stands for prepared transactions.
+-- Times of other roles' transactions are hidden, so the time may be that of the wait. Process 0 stands for prepared
+-- transactions.
 SELECT b.pid::integer AS pid,
        coalesce(a.usename::text, '')::text AS role,
        coalesce(a.application_name, '')::text AS program,

@@ -38,7 +38,8 @@ type BlockersRow struct {
 }
 
 // The sessions for whose locks others in this database have waited for a while, and that wait for none themselves.
-// Times of other roles' transactions are hidden, so the time may be that of the wait. Process 0 stands for prepared transactions.
+// Times of other roles' transactions are hidden, so the time may be that of the wait. Process 0 stands for prepared
+// transactions.
 func (q *Queries) Blockers(ctx context.Context, db DBTX) ([]BlockersRow, error) {
 	rows, err := db.Query(ctx, blockers)
 	if err != nil {
