@@ -75,6 +75,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		if l.all.places == nil {
 			return counted, nil
 		}
+		select { // first, so that a connection that came before Close is served if it has a place
+		case l.all.places <- struct{}{}:
+			counted.placed = true
+			return counted, nil
+		default:
+		}
 		select {
 		case l.all.places <- struct{}{}:
 			counted.placed = true

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -267,6 +268,33 @@ func TestConnectionWaitsForFullServer(t *testing.T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	require.LessOrEqual(t, g.most, 3, "the server serves no more at a time")
+}
+
+// A server that stops still serves the connections that it has accepted.
+func TestConnectionBeforeCloseIsServed(t *testing.T) {
+	t.Parallel()
+	for range 20 { // a select takes any of its cases that are ready
+		inner, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		at := &acceptsLast{Listener: inner}
+		l := NewConnections(ConnectionOptions{Most: 10}).Listener(at)
+		at.then = l.Close
+		client := dial(t, inner.Addr().String())
+		served, err := l.Accept()
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(served.Close(), client.Close()))
+	}
+}
+
+// acceptsLast is a listener that is closed when it has accepted a connection.
+type acceptsLast struct {
+	net.Listener
+	then func() error
+}
+
+func (l *acceptsLast) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return c, errors.Join(err, l.then())
 }
 
 // Two ports share the limit.
