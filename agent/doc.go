@@ -22,7 +22,7 @@
 //	}
 //
 // Main makes the program holdfast with these agents in it. Serve is for programs with a main function of their own, and Connect for
-// workers of a server elsewhere. Package agent/agenttest runs an agent in a test, without a server. Package agent/a2asdk runs
+// workers of a server elsewhere. Package agent/agenttest runs an agent in a test. Package agent/a2asdk runs
 // agents of the official Go SDK. The guide, docs/agents/go.md, has more programs.
 //
 // # What to rely on

@@ -1,4 +1,4 @@
-// Package agenttest runs an agent in a test, without a server.
+// Package agenttest runs an agent in a test, in the worker of the server and on a PostgreSQL that it starts.
 //
 // A test starts a Task and talks to it as a client would. Say runs the agent until the task ends or asks something, and
 // Want compares what the agent has emitted:
@@ -17,7 +17,7 @@
 // seconds after the last of them; the test binary, started once more, sees to that. It runs the machine's PostgreSQL (14 or
 // later; HOLDFAST_PG_BIN names another directory of programs), or one that the first test downloads and keeps.
 // HOLDFAST_TEST_DATABASE_URL names a server to use instead, with a role that may create databases and roles. The database of a
-// failed test stays for half an hour; the test's output shows how to connect.
+// failed test stays for half an hour, and on a server that you name until you drop it; the test's output shows how to connect.
 //
 // Start does not wait for the agent. While it runs, a test can wait for an event (Turn.Await), and then cancel the task, take
 // away its lease, or stop the server.

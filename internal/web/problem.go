@@ -77,10 +77,15 @@ func ProblemOf(err error) *Problem {
 			return Refuse(unread.Status, ReasonTooLarge, "", "the body is too large: "+unread.Msg)
 		}
 		return Refuse(unread.Status, ReasonInvalid, "", unread.Msg)
-	case errors.Is(err, context.DeadlineExceeded):
-		return Refuse(http.StatusServiceUnavailable, ReasonUnavailable, "", "the database did not answer in time")
 	}
 	kind := task.KindOf(err)
+	switch {
+	case kind != task.Internal:
+	case errors.Is(err, context.DeadlineExceeded):
+		return Refuse(http.StatusServiceUnavailable, ReasonUnavailable, "", "the database did not answer in time")
+	case errors.Is(err, context.Canceled):
+		return Refuse(http.StatusServiceUnavailable, ReasonUnavailable, "", "the server gave the request up")
+	}
 	row := fault.Base.Row(kind)
 	p = Refuse(row.Problem.Status, row.Problem.Name, "", kind.Error())
 	var e *task.Error

@@ -73,7 +73,7 @@ func (c *Connections) take(address string) (conn *grpc.ClientConn, release func(
 	return of.conn, sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if of.calls--; of.calls == 0 {
+		if of.calls--; of.calls == 0 && c.open != nil {
 			of.close.Reset(maxUnused)
 		}
 	}), nil
@@ -83,7 +83,7 @@ func (c *Connections) take(address string) (conn *grpc.ClientConn, release func(
 func (c *Connections) drop(address string, of *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if of.calls > 0 { // one has just begun
+	if of.calls > 0 || c.open == nil { // one has just begun, or Close has closed all
 		return
 	}
 	_ = of.conn.Close()

@@ -46,6 +46,14 @@ func TestConnectionsCloseWithoutCalls(t *testing.T) {
 		c.drop(address, of)
 	}
 	require.Empty(t, c.open)
+
+	_, last, err := c.take(address)
+	require.NoError(t, err)
+	late := c.open[address][0]
+	c.Close()
+	last()
+	require.False(t, late.close.Stop(), "nothing waits after Close")
+	c.drop(address, late) // as a timer does that has fired before
 }
 
 // The credential goes only to the origin of the card, or over gRPC to another port of its host. A card that came over TLS cannot send it

@@ -37,6 +37,7 @@ const (
 	dutyFile  = "janitor.lock" // locked by the janitor that waits
 	keptFile  = "kept"         // touched when a failed test left its database
 	keptFor   = 30 * time.Minute
+	readyMark = "the test cluster is ready: " // begins the line that says where
 )
 
 func obtain() (*server, error) {
@@ -64,11 +65,12 @@ func obtain() (*server, error) {
 		return nil, fmt.Errorf("test cluster: %w", err)
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		at, dir, ready := strings.Cut(lines.Text(), "\t")
-		if !ready {
-			_, _ = fmt.Fprintln(os.Stderr, at)
+		found, ready := strings.CutPrefix(lines.Text(), readyMark)
+		if !ready { // the janitor's own, or what init functions of the test's packages print
+			_, _ = fmt.Fprintln(os.Stderr, found)
 			continue
 		}
+		at, dir, _ := strings.Cut(found, "\t")
 		keep := func() { _ = os.WriteFile(filepath.Join(dir, keptFile), nil, 0o600) }
 		return &server{url: at, keep: keep, ours: ours}, out.Close()
 	}
@@ -105,7 +107,7 @@ func janitor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(os.Stdout, "%s\t%s\n", s.DSN(), dir)
+	_, _ = fmt.Fprintf(os.Stdout, "%s%s\t%s\n", readyMark, s.DSN(), dir)
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the test process has ended
 	log = slog.New(slog.DiscardHandler)
 	for {

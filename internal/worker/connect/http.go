@@ -33,10 +33,8 @@ type problem struct {
 
 func (p *problem) Error() string {
 	text := fmt.Sprintf("the server answered %d %s", p.Status, http.StatusText(p.Status))
-	for _, more := range []string{p.Field, p.Detail} {
-		if more != "" {
-			text += ": " + more
-		}
+	if p.Detail != "" {
+		text += ": " + p.Detail
 	}
 	return text
 }
