@@ -197,11 +197,15 @@ SELECT lane.caller::bigint AS caller, lane.host::text AS host,
 -- name: PushLog :many
 -- The events of a log from one event up to another: all of them, or those that a configuration
 -- wants; as many as fit into @max_bytes, and the first one whatever its size. If that has more
--- than @max_first bytes, the row lacks its payload. found is how many there are,
--- at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
--- first: PostgreSQL must decompress a payload to know its length.
+-- than @max_first bytes, the row lacks its payload, but a status has what it adds to its task, if that
+-- fits. @max_bytes is at most @max_first, because bytes is the sum of the page. found is how many there
+-- are, at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes first: PostgreSQL
+-- must decompress a payload to know its length.
 SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id,
-       CAST(CASE WHEN e.bytes <= @max_first::bigint THEN e.payload END AS json) AS payload, e.bytes::bigint AS bytes,
+       CAST(CASE WHEN e.bytes <= @max_first::bigint THEN e.payload
+                 WHEN e.kind = 2 AND coalesce(octet_length(e.payload ->> 'metadata'), 0) <= @max_first
+                 THEN json_build_object('direct', e.payload -> 'direct', 'metadata', e.payload -> 'metadata')
+            END AS json) AS payload, e.bytes::bigint AS bytes,
        e.request_id, e.created_at, e.worker_id, e.claimed_at, e.found
   FROM (
     SELECT s.*, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.seq) AS bytes

@@ -14,7 +14,7 @@ type claim struct {
 	*store.PushDue
 	until  time.Time
 	header *task.Task // of the task, as of the last read
-	task   *task.Task // as of the last delivery, if deliveries show the whole task and it is small
+	task   *task.Task // as of the last delivery, if deliveries show the whole task and it is not too large
 	// waited says that the claim has waited for its turn. Meanwhile its task may have been purged, or its webhook changed,
 	// so it is extended before it delivers.
 	waited bool

@@ -65,7 +65,7 @@ func (d *Dispatcher) deliverOne(ctx context.Context, c *claim, p *pending, keep 
 	case !d.extend(ctx, c):
 		return false
 	}
-	p.event = nil // while it is sent, a delivery holds nothing but its body
+	p.event = nil // while it is sent, a delivery holds nothing but its body and the task of its claim
 	a := d.opt.Sender.Send(ctx, delivery)
 	if a.Class == Interrupted {
 		d.release(ctx, c, nil)

@@ -37,7 +37,7 @@ type Options struct {
 	PerHost       int // of these, to one host; default 8
 	CoalesceAfter int // a longer backlog of events is delivered as one task; 0: never
 	// MaxBody is the most bytes of a body; a larger one becomes a reference. Deliveries need no other budget of memory: each
-	// holds its body while it is sent, and three times as much while it is rendered. Default 512 KiB.
+	// holds its body and its task while it is sent, and three times as much as a body while it is rendered. Default 512 KiB.
 	MaxBody      int64
 	PollInterval time.Duration // fallback to the wake-ups; default 1 s
 	Lock         time.Duration // of a claim; default the time for an attempt and its record

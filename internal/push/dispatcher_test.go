@@ -154,6 +154,7 @@ type document struct {
 	Status             struct{ Message text }
 	History            []struct{ MessageID string }
 	Artifacts          []text
+	Metadata           json.RawMessage
 }
 
 type text struct{ Parts []struct{ Text string } }
@@ -199,20 +200,23 @@ func TestASealingKeyOutOfReachIsUnavailable(t *testing.T) {
 	require.Equal(t, task.Unavailable, task.KindOf(due[0].Unreadable))
 }
 
+// says is a status with a message of some size.
+func says(text string, kib int) *task.Event {
+	e := status(task.StateWorking, text)
+	e.Message.Parts = append(e.Message.Parts, task.Text(strings.Repeat("x", kib<<10)))
+	return e
+}
+
+func chunk(id string, kib int, more bool) *task.Event {
+	return &task.Event{Kind: task.EventArtifact, Append: more, Artifact: &task.Artifact{ID: id, Parts: []task.Part{task.Text(strings.Repeat(id, kib<<10))}}}
+}
+
 // Bodies that show the whole task have the newest messages. A body or an event that is too large becomes a reference; later
 // deliveries are whole again if they fit.
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
 	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.MaxBody, o.CoalesceAfter = 128<<10, 10 })
-	says := func(text string, kib int) *task.Event {
-		e := status(task.StateWorking, text)
-		e.Message.Parts = append(e.Message.Parts, task.Text(strings.Repeat("x", kib<<10)))
-		return e
-	}
-	chunk := func(id string, kib int, more bool) *task.Event {
-		return &task.Event{Kind: task.EventArtifact, Append: more, Artifact: &task.Artifact{ID: id, Parts: []task.Part{task.Text(strings.Repeat(id, kib<<10))}}}
-	}
 	next := func() (text, messages, artifacts string, reference bool) {
 		t.Helper()
 		d := waittest.Within(t, "a delivery", got)
@@ -281,6 +285,79 @@ func TestBodiesAreBounded(t *testing.T) {
 	require.Equal(t, "large "+want, messages)
 	require.Equal(t, "b20 ", artifacts)
 	require.False(t, reference)
+}
+
+// The smallest push.max_body. Only what is too large is a reference or left out, whatever comes with it.
+func TestSmallBodies(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.MaxBody, o.CoalesceAfter = 16<<10, 10 })
+	// next returns a body: its texts, and whether it is a reference.
+	next := func() (history []string, text, metadata string, reference bool) {
+		t.Helper()
+		d := waittest.Within(t, "a delivery", got)
+		require.LessOrEqual(t, len(d.body), 16<<10)
+		doc := read(t, d.body)
+		for _, m := range doc.History {
+			history = append(history, m.MessageID)
+		}
+		return history, doc.Status.Message.String(), string(doc.Metadata), d.Header.Get("X-Holdfast-Reference") == "true"
+	}
+	of := r.begin(hook(url, "1.0"))
+	sizes := []int{12, 20, 12, 12, 3, 20, 20, 3, 12, 0}
+	var all []*task.Event
+	for i, kib := range sizes {
+		all = append(all, says(fmt.Sprint(i), kib))
+	}
+	r.emit(of, all...)
+	for i, kib := range sizes {
+		_, text, _, reference := next()
+		require.Equal(t, kib > 16, reference, i)
+		require.Equal(t, kib <= 16, strings.HasPrefix(text, fmt.Sprint(i)), i)
+	}
+
+	of = r.begin(hook(url, "0.3"))
+	note := &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: []byte(`"` + strings.Repeat("x", 20<<10) + `"`)}}
+	large, larger := says("2", 20), says("4", 0)
+	large.Metadata, larger.Metadata = []byte(`{"key":"value"}`), []byte(`{"large":"`+strings.Repeat("x", 20<<10)+`"}`)
+	for i, step := range []struct {
+		events    []*task.Event
+		history   []string
+		metadata  string
+		reference bool
+	}{
+		{[]*task.Event{says("0", 0)}, []string{"m"}, "", false},
+		{[]*task.Event{note, says("1", 0)}, []string{"m", "m-0"}, "", false},
+		{[]*task.Event{large}, nil, "", true},
+		{[]*task.Event{says("3", 0)}, nil, `{"key":"value"}`, false},
+		{[]*task.Event{larger}, nil, "", true},
+		{[]*task.Event{says("5", 0)}, nil, "", true}, // it lacks what the task has since the one before
+	} {
+		r.emit(of, step.events...)
+		history, _, metadata, reference := next()
+		require.Equal(t, step.reference, reference, i)
+		require.Equal(t, step.history, history, i)
+		require.Equal(t, step.metadata, metadata, i)
+	}
+
+	// Also the current task, for a receiver that lags.
+	for _, version := range []string{"0.3", "1.0"} {
+		of = r.begin(hook(url, version))
+		all = []*task.Event{chunk("a", 20, false)}
+		for i := range 20 {
+			all = append(all, says(fmt.Sprint(i), 0))
+		}
+		r.emit(of, all...)
+		_, text, _, reference := next()
+		require.True(t, reference)
+		require.Equal(t, "19", text)
+		// Its status is too large, and not the newest event.
+		of = r.begin(hook(url, version))
+		r.emit(of, append(all[1:], says("large", 20), note)...)
+		_, text, _, reference = next()
+		require.True(t, reference)
+		require.Empty(t, text)
+	}
 }
 
 func TestEveryEventArrivesInOrder(t *testing.T) {

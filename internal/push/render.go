@@ -22,26 +22,34 @@ func (d *Dispatcher) render(c *claim, p *pending, t *task.Task) (*Delivery, erro
 	var err error
 	if !p.large {
 		delivery.Body, delivery.ContentType, err = d.opt.Encoder.Body(&c.Config, t, p.event)
-		if err != nil || delivery.Body == nil {
-			return nil, err
-		}
 	}
-	if p.large || int64(len(delivery.Body)) > d.opt.MaxBody {
+	if err == nil && (p.large || int64(len(delivery.Body)) > d.opt.MaxBody) {
 		delivery.Reference = true
-		delivery.Body, delivery.ContentType, err = d.reference(c, p)
+		delivery.Body, delivery.ContentType, err = d.reference(c, p, t)
 	}
-	return delivery, err
+	if err != nil || delivery.Body == nil {
+		return nil, err
+	}
+	return delivery, nil
 }
 
-// reference renders the task without its content, for a delivery that is larger than MaxBody. It has the message of its
-// status if that fits.
-func (d *Dispatcher) reference(c *claim, p *pending) (body []byte, contentType string, err error) {
+// reference renders the task without its content, for a delivery of the task of that is larger than MaxBody. It has the message
+// of its status if that fits. As in render, a nil body means that the version has no form for the event.
+func (d *Dispatcher) reference(c *claim, p *pending, of *task.Task) (body []byte, contentType string, err error) {
 	t := *c.header
-	t.Metadata, t.Direct = nil, false
+	direct := t.Direct
+	t.Status, t.Metadata, t.Direct = of.Status, nil, false
 	if e := p.event; e != nil {
+		direct = e.Direct
 		t.Status = task.Status{State: e.State, Message: e.Message, At: e.At, Seq: e.Seq}
 		if e.Kind == task.EventArtifact {
 			t.Status.State = task.StateWorking // as agents are that write artifacts
+		}
+	}
+	if direct {
+		bare := task.Task{Direct: true, Status: task.Status{Message: &task.Message{}}}
+		if body, _, err = d.opt.Encoder.Body(&c.Config, &bare, nil); err != nil || body == nil {
+			return nil, "", err
 		}
 	}
 	body, contentType, err = d.opt.Encoder.Body(&c.Config, &t, nil)

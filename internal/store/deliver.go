@@ -353,7 +353,8 @@ type PushPage struct {
 	Header *task.Task
 	Events []*task.Event // at least one, if there is one; more only if they are small
 	Found  int           // how many events the range has, at most its Limit
-	Large  bool          // the only event has more than MaxEvent bytes, and lacks its content
+	Large  bool          // the only event has more than MaxEvent bytes, and lacks its content; a status has its metadata
+	Bare   bool          // Large, and no status, or one whose metadata alone has more than MaxEvent bytes
 }
 
 const (
@@ -387,9 +388,10 @@ func (s *Store) ReadPush(ctx context.Context, d *PushDue, r PushRange) (*PushPag
 		}
 		d.knows(&row)
 	}
+	maxEvent := cmp.Or(r.MaxEvent, math.MaxInt64)
 	return s.pushPage(ctx, s.api, d, dbsqlc.PushLogParams{
 		Task: uuid.UUID(d.Task), FromSeq: int64(r.From), Upto: cmp.Or(int64(r.Upto), math.MaxInt64), Everything: r.Everything,
-		Artifacts: d.Config.Artifacts, MaxRows: int32(limit), MaxBytes: pushBytes, MaxFirst: cmp.Or(r.MaxEvent, math.MaxInt64),
+		Artifacts: d.Config.Artifacts, MaxRows: int32(limit), MaxBytes: min(pushBytes, maxEvent), MaxFirst: maxEvent,
 	})
 }
 
@@ -406,6 +408,7 @@ func (s *Store) pushPage(ctx context.Context, db dbsqlc.DBTX, d *PushDue, arg db
 	}
 	p := &PushPage{Header: d.header, Events: make([]*task.Event, len(rows))}
 	p.Large = len(rows) > 0 && rows[0].Bytes > arg.MaxFirst
+	p.Bare = p.Large && rows[0].Payload == nil
 	for i := range rows {
 		p.Found = int(rows[i].Found)
 		e := eventOfPush(&rows[i])

@@ -570,7 +570,31 @@ func TestReadsAreBoundedInBytes(t *testing.T) {
 	r.From = 2
 	page = storetest.Must(f.ReadPush(t.Context(), d, r))(t)
 	require.False(t, page.Large)
+	require.Len(t, page.Events, 1, "no page has more than an event may have")
 	require.NotNil(t, page.Events[0].Message)
+}
+
+// An event that is too large has what it adds to its task, if that fits.
+func TestLargeStatusesHaveTheirMetadata(t *testing.T) {
+	f := parallel(t)
+	p := f.running("a")
+	f.setPush(p.c.Task.ID, hook("hook", "host"))
+	e := status(task.StateCompleted)
+	e.Message, e.Direct, e.Metadata = user(strings.Repeat("x", 2000)), true, []byte(`{"n":1.0,"x":"`+strings.Repeat("x", 900)+`"}`)
+	p.must(t, e)
+	d := f.duePushes(1)[0]
+	d.ahead = nil
+	for most, has := range map[int64]bool{1000: true, 800: false} {
+		page := storetest.Must(f.ReadPush(t.Context(), d, PushRange{From: d.Next, MaxEvent: most}))(t)
+		got := page.Events[0]
+		require.True(t, page.Large)
+		require.Equal(t, has, !page.Bare)
+		require.Equal(t, has, got.Direct)
+		require.Nil(t, got.Message)
+		if has {
+			require.Equal(t, string(e.Metadata), string(got.Metadata))
+		}
+	}
 }
 
 // timesOut is a statement that fails as one for which the database needs too long.

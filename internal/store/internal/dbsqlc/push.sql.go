@@ -782,7 +782,10 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 
 const pushLog = `-- name: PushLog :many
 SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id,
-       CAST(CASE WHEN e.bytes <= $1::bigint THEN e.payload END AS json) AS payload, e.bytes::bigint AS bytes,
+       CAST(CASE WHEN e.bytes <= $1::bigint THEN e.payload
+                 WHEN e.kind = 2 AND coalesce(octet_length(e.payload ->> 'metadata'), 0) <= $1
+                 THEN json_build_object('direct', e.payload -> 'direct', 'metadata', e.payload -> 'metadata')
+            END AS json) AS payload, e.bytes::bigint AS bytes,
        e.request_id, e.created_at, e.worker_id, e.claimed_at, e.found
   FROM (
     SELECT s.task, s.seq, s.kind, s.kept, s.state, s.attempt, s.append, s.last, s.artifact_id, s.payload, s.request_id, s.created_at, s.worker_id, s.claimed_at, s.nth, s.found, s.stored, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.seq) AS bytes
@@ -834,9 +837,10 @@ type PushLogRow struct {
 
 // The events of a log from one event up to another: all of them, or those that a configuration
 // wants; as many as fit into @max_bytes, and the first one whatever its size. If that has more
-// than @max_first bytes, the row lacks its payload. found is how many there are,
-// at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
-// first: PostgreSQL must decompress a payload to know its length.
+// than @max_first bytes, the row lacks its payload, but a status has what it adds to its task, if that
+// fits. @max_bytes is at most @max_first, because bytes is the sum of the page. found is how many there
+// are, at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes first: PostgreSQL
+// must decompress a payload to know its length.
 func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]PushLogRow, error) {
 	rows, err := db.Query(ctx, pushLog,
 		arg.MaxFirst,
