@@ -41,8 +41,7 @@ type feed struct {
 }
 
 const (
-	feedEvery     = time.Second            // looks at new tasks
-	feedPolls     = 300 * time.Millisecond // looks at open tasks, without hints
+	feedEvery     = time.Second            // looks at new tasks, and without hints at open ones
 	feedRest      = 250 * time.Millisecond // between two rounds
 	feedOverlap   = 5 * time.Second        // how much later than its id a task may be committed
 	feedChanged   = 5000                   // tasks of a round; with more, the lists get a resync
@@ -169,11 +168,7 @@ func (w *follower) belongs(t *store.AdminTask) bool {
 
 // run tells the lists until ctx ends.
 func (f *feed) run(ctx context.Context) error {
-	every := feedEvery
-	if f.poll != nil {
-		every = feedPolls
-	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(feedEvery)
 	defer tick.Stop()
 	var degraded time.Time // the last resync because hints do not arrive
 	for {

@@ -57,6 +57,18 @@ func (f *jobFilter) filter() (*store.AdminFilter, error) {
 	return out, nil
 }
 
+// spare makes the filter of a purge leave tasks alone that have not ended, unless it says whose or which tasks it selects.
+func (f *jobFilter) spare() {
+	if len(f.States) > 0 || f.Tenant != nil || f.Owner != nil || f.Context != "" {
+		return
+	}
+	for _, s := range task.States {
+		if s.Terminal() {
+			f.States = append(f.States, s.String())
+		}
+	}
+}
+
 type jobRequest struct {
 	Action string    `json:"action"`
 	Reason string    `json:"reason"`
@@ -114,6 +126,9 @@ func (a *API) addJob(x *exchange) error {
 	if _, err := body.Filter.filter(); err != nil {
 		return err
 	}
+	if body.Action == actPurge {
+		body.Filter.spare()
+	}
 	if err := x.reasoned(body.Reason); err != nil {
 		return err
 	}
@@ -139,10 +154,13 @@ func (a *API) addJob(x *exchange) error {
 	return x.answer(http.StatusCreated, viewJob(j))
 }
 
-// workHere does a whole job. If that is interrupted, a server continues it.
+// workHere does a whole job. If that is interrupted, a server continues it, and the answer says which job that is.
 func (a *API) workHere(x *exchange, j *store.Job) (*store.Job, error) {
 	switch err := a.work(x.ctx, j); {
 	case errors.Is(err, task.LeaseLost): // a server continues it
+	case err != nil && x.ctx.Err() != nil:
+		_ = a.giveBack(x.ctx, j) // else its claim ends by itself
+		return j, nil
 	case err != nil:
 		_ = a.giveBack(x.ctx, j) // else its claim ends by itself
 		return nil, task.Errorf(task.Unavailable, "job %s was interrupted, and goes on when a server runs: %s", j.ID, web.ProblemOf(err).Error())

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 // trialRequest describes a webhook that no task has.
 type trialRequest struct {
+	Reason      string `json:"reason"`
 	URL         string `json:"url"`
 	Dialect     string `json:"dialect"` // of the body and the headers; "": the newest
 	Token       string `json:"token"`
@@ -27,7 +29,7 @@ type trialRequest struct {
 // trialTimeout is more than a challenge and a delivery take.
 const trialTimeout = 5 * time.Minute
 
-// tryWebhook makes one delivery to a receiver. It stores nothing, so it takes no reason.
+// tryWebhook makes one delivery to a receiver. Its signature may be in the name of any caller, so the audit log has it.
 func (a *API) tryWebhook(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
@@ -48,13 +50,20 @@ func (a *API) tryWebhook(x *exchange) error {
 	case (body.Scheme == "") != (body.Credentials == ""):
 		return web.Invalid("scheme", "needs credentials, and credentials need it")
 	}
+	if err := x.reasoned(body.Reason); err != nil {
+		return err
+	}
+	owner := task.Owner{Tenant: body.Tenant, Subject: body.Owner}
+	if err := x.op.AuditTrial(x.ctx, body.Agent, owner); err != nil {
+		return err
+	}
 	hook := &task.PushConfig{ID: "test", URL: body.URL, Dialect: body.Dialect, Token: body.Token, Credentials: body.Credentials, CreatedAt: time.Now()}
 	if body.Scheme != "" {
 		hook.Schemes = []string{body.Scheme}
 	}
 	ctx, cancel := a.within(x.r.Context(), trialTimeout)
 	defer cancel()
-	did, err := a.o.TryWebhook(ctx, hook, body.Agent, task.Owner{Tenant: body.Tenant, Subject: body.Owner})
+	did, err := a.o.TryWebhook(ctx, hook, body.Agent, owner)
 	if err != nil {
 		return err
 	}
@@ -76,10 +85,9 @@ func (a *API) reseal(x *exchange) error {
 	defer cancel()
 	n, err := x.op.Reseal(ctx)
 	view := shown.Resealed{Sealed: n}
-	if err != nil {
-		if kind := task.KindOf(err); kind == task.Unavailable {
-			return err
-		}
+	if failed := (*task.Error)(nil); errors.As(err, &failed) {
+		return err
+	} else if err != nil {
 		view.Error = bounded(err.Error())
 	}
 	return x.ok(view)

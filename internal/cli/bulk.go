@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -113,12 +112,16 @@ func (o *operator) runJob(ctx context.Context, body map[string]any) (j shown.Job
 	if err := o.post(ctx, "/jobs", body, &j); err != nil {
 		return j, err
 	}
+	id := j.ID
 	for j.State != "done" && j.State != "canceled" {
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
-			return j, fmt.Errorf("the %s goes on as job %s: %w", strings.ReplaceAll(fmt.Sprint(body["action"]), "_", " "), j.ID, err)
+		if err = sleep(ctx, 200*time.Millisecond); err == nil {
+			err = o.api.Get(ctx, "/jobs/"+url.PathEscape(id), nil, &j)
 		}
-		if err := o.api.Get(ctx, "/jobs/"+url.PathEscape(j.ID), nil, &j); err != nil {
-			return j, fmt.Errorf("job %s: %w", j.ID, err)
+		switch {
+		case ctx.Err() != nil:
+			return j, &exitError{exitInterrupted, fmt.Errorf("interrupted; servers continue the %s as job %s", body["action"], id)}
+		case err != nil:
+			return j, fmt.Errorf("job %s: %w", id, err)
 		}
 	}
 	return j, nil

@@ -422,9 +422,32 @@ func TestPurgeNeedsConfirmation(t *testing.T) {
 	}
 	api := newFake()
 	operating(api).succeeds(t, "tasks", "purge", "--tenant", "", "--context", "c1", "--yes")
-	operating(api).succeeds(t, "tasks", "purge", "--older-than", "24h", "--dry-run")
 	require.JSONEq(t, `{"tenant":"","context":"c1"}`, api.asked[0], "the empty tenant is a tenant")
-	require.Contains(t, api.asked[1], `"states":["completed","failed","canceled","rejected"],"status_before":"`, "an age selects what has ended")
+}
+
+// An interrupted verb says which job servers continue.
+func TestInterruptedBulkNamesItsJob(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	api := newFake()
+	api.routes["POST /jobs"] = func(*http.Request) (any, error) {
+		cancel()
+		return shown.Job{ID: "j1", Action: "cancel", State: "running"}, nil
+	}
+	var errs bytes.Buffer
+	require.Equal(t, exitInterrupted, Run(ctx, []string{"tasks", "cancel", "--agent", "a"}, IO{Out: io.Discard, Err: &errs}, operating(api).deps))
+	require.Equal(t, "holdfast: interrupted; servers continue the cancel as job j1\n", errs.String())
+}
+
+func TestGetShowsTheRetry(t *testing.T) {
+	t.Parallel()
+	api := newFake()
+	api.routes["GET /tasks/{id}"] = func(*http.Request) (any, error) {
+		shows := shownTask(5, task.StateFailed)
+		shows.RetriedAs = "0199a3c1-0000-7000-8000-000000000001"
+		return shown.TaskDetail{Task: shows}, nil
+	}
+	require.Regexp(t, "retried as +0199a3c1-0000-7000-8000-000000000001\n", operating(api).succeeds(t, "tasks", "get", "order-7").out)
 }
 
 // With several tasks, the exit code is that of the worst outcome: a failed call, then a failed task, then a parked one.

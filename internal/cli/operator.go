@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -120,6 +121,7 @@ type taskFilter struct {
 	context string
 	tenant  *string // "": callers without a tenant
 	owner   string
+	since   time.Time // of their creation
 	limit   int
 }
 
@@ -128,6 +130,9 @@ func (o *operator) tasks(ctx context.Context, f taskFilter) ([]shown.Task, error
 	q := withTenant(query("agent", f.agent, "context", f.context, "owner", f.owner), f.tenant)
 	if f.state != task.StateUnspecified {
 		q.Set("state", f.state.String())
+	}
+	if !f.since.IsZero() {
+		q.Set("since", f.since.UTC().Format(time.RFC3339Nano))
 	}
 	return paged(ctx, o, "/tasks", q, f.limit, func(p *shown.TasksPage) ([]shown.Task, string) { return p.Tasks, p.Next })
 }
@@ -168,6 +173,7 @@ func (o *operator) detail(ctx context.Context, id string) (*shown.TaskDetail, *t
 // whole reads the log of a task, and folds it as the server does.
 func (o *operator) whole(ctx context.Context, h *task.Task) (*task.Task, error) {
 	t := store.Empty(h)
+	t.RetriedAs = h.RetriedAs
 	for after := task.Seq(0); after < h.LastSeq; {
 		evs, err := o.events(ctx, h, after)
 		switch {

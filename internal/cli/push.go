@@ -448,7 +448,7 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			var t shown.Trial
-			err := op.api.Post(ctx, "/webhooks/test", map[string]string{
+			err := op.post(ctx, "/webhooks/test", map[string]any{
 				"url": args[0], "dialect": *dialect, "token": token, "scheme": scheme, "credentials": credentials,
 				"tenant": *tenant, "owner": *owner, "agent": *agent,
 			}, &t)

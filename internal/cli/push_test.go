@@ -142,6 +142,8 @@ func TestPushRekey(t *testing.T) {
 	h.env["HOLDFAST_SECRET_KEYS"] = key(3)
 	h.fails(t, exitFailed, "sealed with a key that this server does not have", "secret-keys", "reseal")
 	sealed(0, key(2))
+	without := session{env: map[string]string{"HOLDFAST_DATABASE_URL": "host=127.0.0.1 port=1"}, deps: h.deps}
+	without.fails(t, exitUsage, "HOLDFAST_SECRET_KEYS has no key", "secret-keys", "reseal")
 }
 
 // The receivers are of every kind.

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func (c *command) retention() *cobra.Command {
@@ -166,14 +165,6 @@ Exit codes: 0 done; 1 a call failed, or a task of the job did.`,
 		case !*yes && !selected.dryRun:
 			return usage("a purge cannot be undone; confirm it with --yes")
 		case len(ids) == 0:
-			changed := cmd.Flags().Changed
-			if !changed("state") && !changed("tenant") && !changed("owner") && !changed("context") {
-				for _, s := range task.States {
-					if s.Terminal() {
-						selected.states = append(selected.states, s.String())
-					}
-				}
-			}
 			return c.runBulk(cmd, "purge", selected, nil, *format)
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {

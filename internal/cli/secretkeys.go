@@ -42,6 +42,15 @@ change.`,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if c.serverURL() == "" {
+			cfg, err := c.load(configFlags(cmd.Flags()))
+			if err != nil {
+				return err
+			}
+			if len(cfg.Push.SecretKeys) == 0 {
+				return usage("HOLDFAST_SECRET_KEYS has no key; make one with openssl rand -base64 32")
+			}
+		}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			var did shown.Resealed
 			if err := op.post(ctx, "/secrets/reseal", nil, &did); err != nil {

@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
@@ -18,41 +21,55 @@ type taskEvent struct {
 // watchedAtMost bounds the tasks of a state whose place a watch notes.
 const watchedAtMost = 10_000
 
+// createdLate is how much later than its time of creation a task may be committed, and more.
+const createdLate = time.Minute
+
 func newWatch(op *operator, f taskFilter) *watch {
-	return &watch{op: op, filter: f, seen: map[task.ID]task.Seq{}}
+	return &watch{op: op, filter: f, seen: map[task.ID]place{}}
 }
 
 // watch follows the tasks that the live list of the server names, and reads their logs.
 type watch struct {
 	op      *operator
 	filter  taskFilter
-	seen    map[task.ID]task.Seq // how far each task is printed
-	begun   time.Time            // by the server's clock: tasks that are created later are printed whole
-	changed chan *task.Task
-	failed  chan error
-	last    string // id of the newest event of the live list
-	pending *task.Task
+	seen    map[task.ID]place
+	noted   bool      // seen has the tasks of the beginning
+	begun   time.Time // by the server's clock: tasks that are created later are printed whole
+	list    chan heard
+	stop    context.CancelFunc // of list, which is nil after it
+	last    string             // id of the newest event of the live list that is handled
+	newest  time.Time          // when the newest task was created, and
+	told    time.Time          // what that was at the event last
+	pending []*task.Task       // they may have events that are not read
+}
+
+// place is how far a task is printed.
+type place struct {
+	seq   task.Seq
+	ended bool // it gets no further event
+}
+
+// heard is an event of the live list, or its end.
+type heard struct {
+	name, id string
+	task     *task.Task
+	err      error
 }
 
 // next waits for new events of a task. The first call returns none, and sets the starting point. After an error, the next call returns
 // the same events.
 func (w *watch) next(ctx context.Context) (out []taskEvent, err error) {
-	if w.changed == nil {
+	if w.list == nil {
 		return nil, w.begin(ctx)
 	}
-	h := w.pending
-	for h == nil {
-		select {
-		case h = <-w.changed:
-		case err := <-w.failed:
-			w.changed = nil // the next call connects again, and continues
+	for len(w.pending) == 0 {
+		if _, err := w.hear(ctx); err != nil {
 			return nil, err
-		case <-ctx.Done():
-			return nil, ctx.Err()
 		}
 	}
-	w.pending = h
-	after, known := w.seen[h.ID]
+	h := w.pending[0]
+	seen, known := w.seen[h.ID]
+	after := seen.seq
 	if !known && !h.CreatedAt.After(w.begun) {
 		after = h.LastSeq - 1 // it had ended before, or is new to this list: its newest event changed it
 	}
@@ -69,116 +86,178 @@ func (w *watch) next(ctx context.Context) (out []taskEvent, err error) {
 			after = e.Seq
 		}
 	}
-	w.seen[h.ID], w.pending = after, nil
+	w.seen[h.ID], w.pending = place{after, seen.ended || h.Status.State.Terminal()}, w.pending[1:]
 	return out, nil
 }
 
 // begin opens the live list. At the first time it also notes how far the open tasks are.
 func (w *watch) begin(ctx context.Context) error {
 	q := withTenant(query("agent", w.filter.agent, "context", w.filter.context, "owner", w.filter.owner, "last_event_id", w.last), w.filter.tenant)
-	ready := make(chan struct{})
-	changed, failed := make(chan *task.Task, page), make(chan error, 1)
+	open, stop := context.WithCancel(ctx)
+	list := make(chan heard, page)
 	go func() {
-		failed <- w.op.api.Stream(ctx, "/tasks/stream", q, func(name, id string, data []byte) error {
-			if id != "" {
-				w.last = id
+		put := func(h heard) error {
+			select {
+			case list <- h:
+				return nil
+			case <-open.Done():
+				return open.Err()
 			}
-			switch name {
-			case "ready":
-				if ready != nil {
-					close(ready)
-					ready = nil
-				}
-			case "task", "resync":
-				return w.hear(ctx, name, data, changed)
+		}
+		err := w.op.api.Stream(open, "/tasks/stream", q, func(name, id string, data []byte) (err error) {
+			h := heard{name: name, id: id}
+			if name == "task" {
+				h.task, err = changedTask(data)
 			}
-			return nil
+			if err != nil {
+				return err
+			}
+			return put(h)
 		})
+		_ = put(heard{err: err}) // else nobody hears it
 	}()
-	opened := ready
-	select {
-	case <-opened:
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if w.begun.IsZero() {
-		if err := w.note(ctx); err != nil {
+	w.list, w.stop = list, stop
+	for name := ""; name != "ready"; {
+		var err error
+		if name, err = w.hear(ctx); err != nil {
 			return err
 		}
 	}
-	w.changed, w.failed = changed, failed
+	if w.noted {
+		return nil
+	}
+	if err := w.note(ctx); err != nil {
+		w.leave()
+		w.last = ""
+		return err
+	}
 	return nil
 }
 
-// hear passes on what the live list says. After a resync changes may be missing: all open tasks, and the newest ones, may have news.
-func (w *watch) hear(ctx context.Context, name string, data []byte, changed chan<- *task.Task) error {
-	if name == "task" {
-		var c struct {
-			Task shown.Task `json:"task"`
-		}
-		if err := json.Unmarshal(data, &c); err != nil {
-			return err
-		}
-		h, err := headerOf(&c.Task, nil)
-		if err != nil {
-			return err
-		}
-		return put(ctx, changed, h)
-	}
-	_, err := w.each(ctx, func(h *task.Task) error { return put(ctx, changed, h) })
-	return err
+func (w *watch) leave() {
+	w.stop()
+	w.list = nil
 }
 
-func put(ctx context.Context, changed chan<- *task.Task, h *task.Task) error {
-	select {
-	case changed <- h:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+func changedTask(data []byte) (*task.Task, error) {
+	var c struct {
+		Task shown.Task `json:"task"`
 	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, err
+	}
+	return headerOf(&c.Task, nil)
+}
+
+// hear handles an event of the live list. After an error the list is closed; opened again, it continues before that event.
+func (w *watch) hear(ctx context.Context) (name string, err error) {
+	var h heard
+	select {
+	case h = <-w.list:
+	case <-ctx.Done():
+		h.err = ctx.Err()
+	}
+	switch {
+	case h.err != nil:
+		err = h.err
+	case h.name == "task":
+		w.add(h.task)
+	case h.name == "resync":
+		err = w.resync(ctx)
+	}
+	if err != nil {
+		w.leave()
+		return "", err
+	}
+	if h.id != "" {
+		w.last, w.told = h.id, w.newest
+	}
+	return h.name, nil
+}
+
+func (w *watch) add(changed ...*task.Task) {
+	for _, h := range changed {
+		if h.CreatedAt.After(w.newest) {
+			w.newest = h.CreatedAt
+		}
+	}
+	w.pending = append(w.pending, changed...)
+}
+
+// resync adds the tasks that may have news after changes were missed: those that are or were open, and those that are new.
+func (w *watch) resync(ctx context.Context) error {
+	since := w.told
+	if !since.IsZero() {
+		since = since.Add(-createdLate)
+	}
+	found, err := w.tasks(ctx, since, math.MaxInt)
+	if err != nil {
+		return err
+	}
+	var changed []*task.Task
+	for id, h := range found {
+		if _, known := w.seen[id]; known || !h.Status.State.Terminal() || h.CreatedAt.After(w.begun) {
+			changed = append(changed, h)
+		}
+	}
+	for id, seen := range w.seen {
+		if seen.ended || found[id] != nil {
+			continue
+		}
+		switch h, err := w.op.find(ctx, id.String()); {
+		case errors.Is(err, task.NotFound):
+			delete(w.seen, id)
+		case err != nil:
+			return err
+		default:
+			changed = append(changed, h)
+		}
+	}
+	slices.SortFunc(changed, func(a, b *task.Task) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	w.add(changed...)
+	return nil
 }
 
 // note records how far the tasks are that may change, so that only later events are printed.
 func (w *watch) note(ctx context.Context) error {
-	newest, err := w.each(ctx, func(h *task.Task) error {
-		w.seen[h.ID] = h.LastSeq
-		return nil
-	})
-	if w.begun = newest; newest.IsZero() {
-		w.begun = time.Unix(1, 0)
+	found, err := w.tasks(ctx, time.Time{}, page)
+	if err != nil {
+		return err
 	}
-	return err
+	for id, h := range found {
+		w.seen[id] = place{h.LastSeq, h.Status.State.Terminal()}
+		if h.CreatedAt.After(w.begun) {
+			w.begun = h.CreatedAt
+		}
+	}
+	w.noted, w.newest, w.told = true, w.begun, w.begun
+	return nil
 }
 
-// each visits the newest tasks of the filter, and those that are open. It returns when the newest one was created.
-func (w *watch) each(ctx context.Context, visit func(*task.Task) error) (newest time.Time, err error) {
+// tasks returns the tasks of the filter that are open, and the newest ones that were created since a time.
+func (w *watch) tasks(ctx context.Context, since time.Time, newest int) (map[task.ID]*task.Task, error) {
 	filter := w.filter
-	for _, state := range append([]task.State{task.StateUnspecified}, task.States...) {
-		if state.Terminal() {
-			continue
+	filter.state, filter.since, filter.limit = task.StateUnspecified, since, newest
+	filters := []taskFilter{filter}
+	for _, state := range task.States {
+		if !state.Terminal() {
+			filter.state, filter.since, filter.limit = state, time.Time{}, watchedAtMost
+			filters = append(filters, filter)
 		}
-		filter.state, filter.limit = state, watchedAtMost
-		if state == task.StateUnspecified {
-			filter.limit = page
-		}
-		rows, err := w.op.tasks(ctx, filter)
+	}
+	found := map[task.ID]*task.Task{}
+	for _, f := range filters {
+		rows, err := w.op.tasks(ctx, f)
 		if err != nil {
-			return newest, err
+			return nil, err
 		}
 		for i := range rows {
 			h, err := headerOf(&rows[i], nil)
 			if err != nil {
-				return newest, err
+				return nil, err
 			}
-			if h.CreatedAt.After(newest) {
-				newest = h.CreatedAt
-			}
-			if err := visit(h); err != nil {
-				return newest, err
-			}
+			found[h.ID] = h
 		}
 	}
-	return newest, nil
+	return found, nil
 }

@@ -41,6 +41,9 @@ func NewBudgets(inFlight int64) *Budgets {
 
 // Each calls visit with each budget and its name.
 func (b *Budgets) Each(visit func(name string, of *Budget)) {
+	if b == nil {
+		return
+	}
 	visit("small", b.Small)
 	visit("requests", b.Requests)
 	visit("answers", b.Answers)

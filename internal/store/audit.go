@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,6 +32,7 @@ const (
 	auditPushEnabled   = "push.enabled"
 	auditRedelivered   = "push.redelivered"
 	auditPushRekeyed   = "push.rekeyed"
+	auditPushTested    = "push.tested"
 	auditKeyCreated    = "key.created"
 	auditKeyRevoked    = "key.revoked"
 	auditSessionOpened = "session.opened"
@@ -118,6 +120,13 @@ func (v View) note(ctx context.Context, tx dbsqlc.DBTX, said ...string) error {
 		return v.s.q.AuditAppend(ctx, tx, text)
 	}
 	return nil
+}
+
+// AuditTrial records a delivery without a task, in the name of an owner.
+func (v View) AuditTrial(ctx context.Context, agent string, owner task.Owner) error {
+	return translate("audit", v.s.again(ctx, "audit", func() error {
+		return v.note(ctx, v.writes(), v.audited(auditPushTested, task.ID{}, agent, strings.TrimPrefix(owner.Tenant+"/"+owner.Subject, "/")))
+	}))
 }
 
 // AuditChain is the result of verifying one chain of the audit log.

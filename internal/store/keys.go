@@ -69,7 +69,8 @@ func (s *Store) resealSigningKey(ctx context.Context, ring *secrets.Keys, id str
 	default:
 		return 0, nil // not a key: the ring reports that
 	}
-	return s.q.SigningKeyReseal(ctx, s.api, dbsqlc.SigningKeyResealParams{KeyID: id, Old: stored, Fresh: fresh})
+	n, err := s.q.SigningKeyReseal(ctx, s.api, dbsqlc.SigningKeyResealParams{KeyID: id, Old: stored, Fresh: fresh})
+	return n, translate("reseal", err)
 }
 
 // AddSigningKey adds a key that becomes active after lead, or at once when it is the first. It adds

@@ -17,7 +17,8 @@ import (
 
 // Reseal seals everything that is sealed and still of use with the key that is now first, and returns how many values it
 // changed: secrets of webhooks, private signing keys, and of the turns that have not ended the forwarded headers and what came by
-// resume URLs. It leaves values that no key opens as they are, and reports them in the error.
+// resume URLs. It leaves values that no key opens as they are, and reports them in the error, which has a task.Error only if the
+// database failed.
 func (v View) Reseal(ctx context.Context) (sealed int, err error) {
 	ring, err := v.s.sealing(ctx)
 	if err != nil {

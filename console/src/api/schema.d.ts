@@ -1173,7 +1173,7 @@ export interface paths {
         put?: never;
         /**
          * Make one delivery to a receiver, in the name of a task that does not exist
-         * @description This process makes it, by its rules, and stores nothing.
+         * @description This process makes it, by its rules, and stores nothing but an entry in the audit log.
          */
         post: {
             parameters: {
@@ -3112,6 +3112,8 @@ export interface components {
             error?: string;
         };
         trialRequest: {
+            /** @description why you act; the audit log keeps it */
+            reason: string;
             url: string;
             /** @description version of A2A of the body and the headers; default: the newest */
             dialect?: string;
@@ -3304,6 +3306,7 @@ export interface components {
             }[];
         };
         filter: {
+            /** @description default: all; for a purge without tenant, owner and context: those of tasks that have ended */
             states?: components["schemas"]["state"][];
             agent?: string;
             tenant?: string;

@@ -68,6 +68,7 @@ export const actions = [
   "push.enabled",
   "push.redelivered",
   "push.rekeyed",
+  "push.tested",
   "key.created",
   "key.revoked",
   "job.created",

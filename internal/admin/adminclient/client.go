@@ -76,11 +76,19 @@ func (c *Client) Post(ctx context.Context, path string, body, into any) error {
 
 // OfTask returns the path of a task, or of a part of it.
 func OfTask(id string, parts ...string) string {
-	path := "/tasks/" + url.PathEscape(id)
+	path := "/tasks/" + segment(id)
 	for _, p := range parts {
-		path += "/" + url.PathEscape(p)
+		path += "/" + segment(p)
 	}
 	return path
+}
+
+// segment escapes a segment of a path. Routers take plain dots for a way up.
+func segment(s string) string {
+	if s == "." || s == ".." {
+		return strings.ReplaceAll(s, ".", "%2E")
+	}
+	return url.PathEscape(s)
 }
 
 func (c *Client) do(ctx context.Context, method, path string, body []byte, into any) error {

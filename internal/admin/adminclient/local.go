@@ -11,8 +11,11 @@ import (
 type inProcess struct{ handler http.Handler }
 
 // RoundTrip implements http.RoundTripper. It returns when the handler begins its answer, also if the request is canceled: the handler
-// may have something to give back.
+// may have something to give back, and to say.
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	body, to := io.Pipe()
 	a := &answer{to: to, header: http.Header{}, begun: make(chan struct{})}
@@ -23,14 +26,12 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	go func() {
 		defer cancel()
 		p.handler.ServeHTTP(a, request)
-		a.WriteHeader(http.StatusOK)
+		a.begin(http.StatusOK, r.Context().Err())
 		_ = to.Close() // cannot fail
 	}()
 	<-a.begun
-	if err := r.Context().Err(); err != nil {
-		cancel()
-		_ = body.Close() // cannot fail
-		return nil, err
+	if a.left != nil {
+		return nil, a.left
 	}
 	return &http.Response{
 		Status: http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: a.sent,
@@ -54,16 +55,19 @@ type answer struct {
 	to     *io.PipeWriter
 	header http.Header
 	once   sync.Once
-	begun  chan struct{} // closed when status and sent are set
+	begun  chan struct{} // closed when the members below are set
 	status int
 	sent   http.Header
+	left   error // why there is no answer
 }
 
 func (a *answer) Header() http.Header { return a.header }
 
-func (a *answer) WriteHeader(status int) {
+func (a *answer) WriteHeader(status int) { a.begin(status, nil) }
+
+func (a *answer) begin(status int, left error) {
 	a.once.Do(func() {
-		a.status, a.sent = status, a.header.Clone()
+		a.status, a.sent, a.left = status, a.header.Clone(), left
 		close(a.begun)
 	})
 }

@@ -23,6 +23,9 @@ func TestLocal(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"title":"Not Found","reason":"not_found"}`)
 	})
+	mux.HandleFunc("GET /admin/v1/tasks/{id}/webhooks/{config}", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, `{"a":"`+r.PathValue("id")+" "+r.PathValue("config")+`"}`)
+	})
 	left := make(chan struct{}, 1)
 	mux.HandleFunc("GET /admin/v1/stream", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "event: "+r.URL.Query().Get("say")+"\nid: 7\ndata: {}\n\n")
@@ -34,6 +37,8 @@ func TestLocal(t *testing.T) {
 	require.NoError(t, api.Post(t.Context(), "/echo", map[string]string{"a": "b"}, &said))
 	require.Equal(t, map[string]string{"a": "b"}, said)
 	require.ErrorIs(t, api.Get(t.Context(), "/nothing", nil, &said), task.NotFound)
+	require.NoError(t, api.Get(t.Context(), adminclient.OfTask("..", "webhooks", "."), nil, &said))
+	require.Equal(t, ".. .", said["a"])
 
 	ctx, cancel := context.WithCancel(t.Context())
 	err := api.Stream(ctx, "/stream", url.Values{"say": {"hello"}}, func(name, id string, _ []byte) error {
