@@ -13,7 +13,7 @@ import (
 )
 
 // After a resync no event is lost of a task that has ended meanwhile, and is in no list that the watch reads. If that fails, it is
-// repeated. What came before the end of a stream is handled first.
+// repeated. The watch handles all events of a stream before its end.
 func TestWatchAfterMissedChanges(t *testing.T) {
 	t.Parallel()
 	api, away := newFake(), true
