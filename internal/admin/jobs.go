@@ -160,7 +160,7 @@ func (a *API) workHere(x *exchange, j *store.Job) (*store.Job, error) {
 	case errors.Is(err, task.LeaseLost): // a server continues it
 	case err != nil && x.ctx.Err() != nil:
 		_ = a.giveBack(x.ctx, j) // else its claim ends by itself
-		return j, nil
+		return j, nil            //nolint:nilerr // its reader has left, and learns that the job goes on
 	case err != nil:
 		_ = a.giveBack(x.ctx, j) // else its claim ends by itself
 		return nil, task.Errorf(task.Unavailable, "job %s was interrupted, and goes on when a server runs: %s", j.ID, web.ProblemOf(err).Error())
