@@ -637,7 +637,9 @@ test("reads the credential for each request", async () => {
   await writeFile(file, "first\n");
   try {
     server.fault = (r) =>
-      r.path.startsWith("/worker/") && r.headers.authorization !== "Bearer second" ? answered(401, "unauthenticated") : undefined;
+      r.path.startsWith("/worker/") && r.headers.authorization !== "Bearer second"
+        ? answered(401, "unauthenticated")
+        : undefined;
     work(() => {}, { tokenFile: file });
     const task = server.give("a");
     await until("the first credential is refused", () =>
