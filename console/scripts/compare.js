@@ -11,7 +11,9 @@ try {
   const names = new Set([...list(have), ...list(want)]);
   const differ = [...names].filter((name) => read(have, name) !== read(want, name)).sort();
   if (differ.length > 0) {
-    console.error(`internal/admin/console/dist is not what console/ builds: run make console and commit it.\n${differ.join("\n")}`);
+    console.error(
+      `internal/admin/console/dist is not what console/ builds: run make console and commit it.\n${differ.join("\n")}`,
+    );
     process.exitCode = 1;
   } else {
     execFileSync("node", ["scripts/size.js"], { stdio: "inherit" });
