@@ -58,12 +58,13 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	}
 	queued := run.write(status(task.StateWorking), chunk("1"))
 	waittest.Eventually(t, "the append waits for its commit", func() error { return waits(1) })
-	begin("cancel")
-	waittest.Eventually(t, "the cancel does, too", func() error { return waits(2) })
-	begin("create") // alone, so that it is committed: behind the other create it may be given up before it begins
-	waittest.Eventually(t, "and the create", func() error { return waits(3) })
+	// One after the other, so that these are committed: a write may be given up before it begins.
+	for i, name := range []string{"cancel", "create", "message"} {
+		begin(name)
+		waittest.Eventually(t, name+" waits for its commit, too", func() error { return waits(i + 2) })
+	}
 	for name := range writes {
-		if name != "cancel" && name != "create" {
+		if name != "cancel" && name != "create" && name != "message" {
 			begin(name)
 		}
 	}
