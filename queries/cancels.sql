@@ -42,7 +42,7 @@ UPDATE holdfast.cancel_notices n
 DELETE FROM holdfast.cancel_notices n WHERE n.task = @task;
 
 -- name: NoticeFacts :one
--- What a part of a log says about the newest run in it that the agent has begun: its attempt (0: none), and how many
+-- Finds the newest run that the agent has begun in a part of a log: its attempt (0: none), and how many
 -- turns ended before it; how many turns end in the part; the newest checkpoint; and the metadata of the request that
 -- canceled the task. By primary key. v_runs counts turns in the same way.
 WITH log AS MATERIALIZED (

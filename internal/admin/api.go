@@ -3,7 +3,6 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -355,15 +354,6 @@ func (x *exchange) ok(doc any) error { return x.answer(http.StatusOK, doc) }
 
 func (x *exchange) answer(status int, doc any) error {
 	return web.Answer(x.w, x.r, writeTimeout, status, "application/json", doc)
-}
-
-// marshal writes JSON. Stored JSON keeps its numbers and the order of its members.
-func marshal(doc any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(doc)
-	return b.Bytes(), err
 }
 
 // writeTimeout bounds how long a client may take to read an answer.

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // feed tells the live lists of this process which tasks have changed. It learns of changes from the commits of this process and the
@@ -127,7 +128,7 @@ type told struct {
 }
 
 func newTold(t *store.AdminTask) (*told, error) {
-	raw, err := marshal(viewTask(t))
+	raw, err := web.Marshal(viewTask(t))
 	return &told{t, bytes.TrimSpace(raw)}, err
 }
 

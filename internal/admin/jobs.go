@@ -132,11 +132,11 @@ func (a *API) addJob(x *exchange) error {
 	if err := x.reasoned(body.Reason); err != nil {
 		return err
 	}
-	filter, err := marshal(body.Filter)
+	filter, err := web.Marshal(body.Filter)
 	if err != nil {
 		return err
 	}
-	opts, err := marshal(body.options)
+	opts, err := web.Marshal(body.options)
 	if err != nil {
 		return err
 	}

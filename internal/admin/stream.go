@@ -98,7 +98,7 @@ func (a *API) open(x *exchange) (s *stream, end func(), err error) {
 }
 
 func (s *stream) event(name string, id int64, doc any) error {
-	raw, err := marshal(doc)
+	raw, err := web.Marshal(doc)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 type replicaView struct {
@@ -119,11 +120,11 @@ type agentUse struct {
 
 // withMember adds a member to a JSON object.
 func withMember(object any, name string, value any) (json.RawMessage, error) {
-	raw, err := marshal(object)
+	raw, err := web.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
-	more, err := marshal(map[string]any{name: value})
+	more, err := web.Marshal(map[string]any{name: value})
 	if err != nil {
 		return nil, err
 	}

@@ -118,14 +118,21 @@ func (p *Problem) Answer(w http.ResponseWriter, r *http.Request, timeout time.Du
 // Answer writes a document of one of our own APIs, which its client must read within the timeout. Stored JSON keeps its numbers
 // and the order of its members.
 func Answer(w http.ResponseWriter, r *http.Request, timeout time.Duration, status int, media string, doc any) error {
+	raw, err := Marshal(doc)
+	if err != nil {
+		return err
+	}
+	AnswerRaw(w, r, timeout, status, media, raw)
+	return nil
+}
+
+// Marshal writes JSON as Answer does.
+func Marshal(doc any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(doc); err != nil {
-		return err
-	}
-	AnswerRaw(w, r, timeout, status, media, b.Bytes())
-	return nil
+	err := e.Encode(doc)
+	return b.Bytes(), err
 }
 
 // AnswerRaw is Answer for a document that is written already.

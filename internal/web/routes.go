@@ -15,8 +15,13 @@ type Routes struct {
 
 // NewRoutes makes Routes. document describes them; fail answers with an error.
 func NewRoutes(document string, fail func(http.ResponseWriter, *http.Request, error)) *Routes {
-	return &Routes{http.NewServeMux(), document, fail}
+	t := &Routes{http.NewServeMux(), document, fail}
+	t.mux.HandleFunc(everything, t.unknown)
+	return t
 }
+
+// everything is the pattern of what has no route.
+const everything = "/"
 
 // Handle adds an operation. The pattern is one of http.ServeMux, with a method.
 func (t *Routes) Handle(pattern string, do func(http.ResponseWriter, *http.Request) error) {
@@ -27,17 +32,27 @@ func (t *Routes) Handle(pattern string, do func(http.ResponseWriter, *http.Reque
 	})
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. http.ServeMux would redirect other spellings of a path, and a redirected POST loses its body.
 func (t *Routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if t.known(r) {
+	if clean(r) {
 		t.mux.ServeHTTP(w, r)
-		return
+	} else {
+		t.unknown(w, r)
 	}
+}
+
+func clean(r *http.Request) bool {
+	p := r.URL.EscapedPath()
+	return path.Clean(p) == strings.TrimSuffix(p, "/")
+}
+
+// unknown refuses a request without a route, and says which methods its path has.
+func (t *Routes) unknown(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodPost, http.MethodPut} {
 		other := *r
 		other.Method = method
-		if t.known(&other) {
+		if _, pattern := t.mux.Handler(&other); clean(r) && pattern != everything {
 			allowed = append(allowed, method)
 		}
 	}
@@ -47,12 +62,4 @@ func (t *Routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 	}
 	t.fail(w, r, p)
-}
-
-// known says that a request has a route. http.ServeMux would redirect other spellings of a path, and a redirected POST loses its
-// body.
-func (t *Routes) known(r *http.Request) bool {
-	_, pattern := t.mux.Handler(r)
-	p := r.URL.EscapedPath()
-	return pattern != "" && path.Clean(p) == strings.TrimSuffix(p, "/")
 }

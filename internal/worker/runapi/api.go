@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -118,6 +119,7 @@ type exchange struct {
 	w http.ResponseWriter
 	r *http.Request
 	*worker.Visit
+	query   url.Values
 	ctx     context.Context //nolint:containedctx // of the request, with the account
 	account *limit.Account
 }
@@ -162,7 +164,7 @@ func (a *API) begin(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	if err != nil {
 		return nil, err
 	}
-	x := &exchange{w: w, r: r, Visit: v, account: a.o.Memory.Open("run " + v.Agent().Name)}
+	x := &exchange{w: w, r: r, query: r.URL.Query(), Visit: v, account: a.o.Memory.Open("run " + v.Agent().Name)}
 	x.ctx = limit.WithAccount(ctx, x.account)
 	return x, nil
 }

@@ -32,7 +32,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 	defer context.AfterFunc(a.stopped, cancel)()
 	x, err := a.begin(ctx, w, r, false)
 	if over, ok := errors.AsType[*worker.Over](err); ok {
-		from, bad := (&exchange{r: r}).from()
+		from, bad := (&exchange{query: r.URL.Query()}).from()
 		if bad == nil && over.Newest && from < over.Posted {
 			// It has begun to store this upload, and the event that ended the run is probably one of them.
 			return a.answer(w, r, taken{Next: over.Posted, Ended: true})

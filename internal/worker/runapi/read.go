@@ -25,7 +25,7 @@ const (
 
 // parameters refuses parameters of the query that the path does not have, and repeated ones.
 func (x *exchange) parameters(known ...string) error {
-	for name, values := range x.r.URL.Query() {
+	for name, values := range x.query {
 		if !slices.Contains(known, name) {
 			return web.Invalid(name, "is not a parameter of this path")
 		}
@@ -38,7 +38,7 @@ func (x *exchange) parameters(known ...string) error {
 
 // number reads a parameter.
 func (x *exchange) number(name string, least, most, fallback int64) (int64, error) {
-	text := x.r.URL.Query().Get(name)
+	text := x.query.Get(name)
 	if text == "" {
 		return fallback, nil
 	}
@@ -60,14 +60,14 @@ func (a *API) bounds(x *exchange) (b executor.Bounds, err error) {
 	if b.Bytes, err = x.number("bytes", 1, maxBytes, cmp.Or(h.Bytes, wire.DefaultHistoryBytes)); err != nil {
 		return b, err
 	}
-	switch x.r.URL.Query().Get("progress") {
+	switch x.query.Get("progress") {
 	case "", "false":
 	case "true":
 		b.Progress = true
 	default:
 		return b, web.Invalid("progress", "must be true or false")
 	}
-	b.Before, err = readPlace("before", x.r.URL.Query().Get("before"))
+	b.Before, err = readPlace("before", x.query.Get("before"))
 	return b, err
 }
 
@@ -77,7 +77,7 @@ func (a *API) history(x *exchange) error {
 		return err
 	}
 	of := executor.OfTask
-	if name := x.r.URL.Query().Get("scope"); name != "" {
+	if name := x.query.Get("scope"); name != "" {
 		var err error
 		if of, err = scopeOf("scope", name); err != nil {
 			return err
@@ -123,7 +123,7 @@ func (a *API) tasks(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	before, err := readPlace("before", x.r.URL.Query().Get("before"))
+	before, err := readPlace("before", x.query.Get("before"))
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (a *API) artifacts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	after, err := readPlace("after", x.r.URL.Query().Get("after"))
+	after, err := readPlace("after", x.query.Get("after"))
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ type NoticeFactsRow struct {
 	Metadata   []byte
 }
 
-// What a part of a log says about the newest run in it that the agent has begun: its attempt (0: none), and how many
+// Finds the newest run that the agent has begun in a part of a log: its attempt (0: none), and how many
 // turns ended before it; how many turns end in the part; the newest checkpoint; and the metadata of the request that
 // canceled the task. By primary key. v_runs counts turns in the same way.
 func (q *Queries) NoticeFacts(ctx context.Context, db DBTX, arg NoticeFactsParams) (NoticeFactsRow, error) {
