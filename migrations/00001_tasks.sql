@@ -60,8 +60,7 @@ CREATE TABLE holdfast.tasks (
     run_ordinal         bigint      NOT NULL DEFAULT 0,
     worker_id           uuid,
     claimed_at          timestamptz,
-    posted              bigint      NOT NULL DEFAULT 0,
-    posted_attempt      integer     NOT NULL DEFAULT 0,
+    posted              boolean     NOT NULL DEFAULT false,
     heard_at            timestamptz,
 
     wakes_at            timestamptz,
@@ -112,13 +111,12 @@ COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for 
 COMMENT ON COLUMN holdfast.tasks.attempt IS
     'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
 COMMENT ON COLUMN holdfast.tasks.run_ordinal IS
-    'How many events the current attempt has written, so that a retried append writes nothing twice.';
+    'How many events the writer of the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
 COMMENT ON COLUMN holdfast.tasks.posted IS
-    'How many events posted_attempt has taken through the run API, so that a repeated upload writes nothing twice.';
-COMMENT ON COLUMN holdfast.tasks.posted_attempt IS 'The newest attempt whose agent has called the run API.';
-COMMENT ON COLUMN holdfast.tasks.heard_at IS 'When it last sent events or a heartbeat there.';
+    'The writer of the current attempt is the run API, to which its agent posts; otherwise it is the worker.';
+COMMENT ON COLUMN holdfast.tasks.heard_at IS 'When its agent last sent events or a heartbeat to the run API.';
 COMMENT ON COLUMN holdfast.tasks.wakes_at IS
     'When the wait of its agent ends; infinity: with the results of its calls; null: it does not wait. The next claim '
     'sets it to null.';

@@ -73,7 +73,7 @@ WITH s AS MATERIALIZED (
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = @worker::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
-           claimed_at = now(), wakes_at = NULL
+           posted = false, heard_at = NULL, claimed_at = now(), wakes_at = NULL
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
               t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent
@@ -226,7 +226,6 @@ SELECT t.id, t.attempt, t.claimed_at, t.state, (t.wakes_at IS NOT NULL)::boolean
 -- An attempt for a request of the run API, with the message only if wanted. The attempt may be over (not
 -- owned). By primary keys.
 SELECT sqlc.embed(t), coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
-       (CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)::bigint AS posted,
        coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
        coalesce(q.interrupted, false)::boolean AS interrupted, coalesce(q.turn, 0)::integer AS turn,
        coalesce(q.tries, 0)::integer AS tries, coalesce(q.spared, 0)::integer AS spared,
@@ -237,24 +236,30 @@ SELECT sqlc.embed(t), coalesce(q.worker_id = t.worker_id, false)::boolean AS own
   LEFT JOIN LATERAL (SELECT x.* FROM holdfast.task_queue x WHERE x.id = @id OFFSET 0) q ON true
  WHERE t.id = @id;
 
+-- name: RunHandOver :one
+-- Makes the run API the writer of an attempt, whose ordinals begin at 0 again. Fenced like EventsAppend. A repetition
+-- changes nothing. No row: the attempt is over.
+UPDATE holdfast.tasks t
+   SET posted = true, run_ordinal = CASE WHEN t.posted THEN t.run_ordinal ELSE 0 END
+ WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz
+   AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+RETURNING t.id;
+
 -- name: RunHeard :one
 -- Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
 -- that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
 UPDATE holdfast.tasks t
-   SET posted = CASE WHEN @ordinal::bigint >= 0 THEN @after::bigint
-                     WHEN t.posted_attempt = t.attempt THEN t.posted
-                     ELSE 0 END,
-       posted_attempt = t.attempt, heard_at = now()
+   SET run_ordinal = CASE WHEN @ordinal::bigint >= 0 THEN @after::bigint ELSE t.run_ordinal END, heard_at = now()
  WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz
    AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
-   AND (@ordinal::bigint = -1 OR @ordinal::bigint = CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)
-RETURNING t.posted, t.cancel_requested;
+   AND (@ordinal::bigint = -1 OR t.posted AND t.run_ordinal = @ordinal::bigint)
+RETURNING t.cancel_requested;
 
 -- name: RunSilence :one
 -- For how long the agent of an attempt has not called the run API. No row: it never has.
 SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
  WHERE t.id = @id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = @attempt
-   AND t.claimed_at = @claimed_at::timestamptz AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL;
+   AND t.claimed_at = @claimed_at::timestamptz AND t.heard_at IS NOT NULL;
 -- name: TasksParked :many
 -- For metrics: the tasks that wait for their client, by agent, counted up to @most each. Index tasks_open_parked.
 SELECT a.agent::text AS agent, p.tasks

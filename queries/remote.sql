@@ -74,7 +74,7 @@ WITH s AS MATERIALIZED (
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = (SELECT given.worker FROM given WHERE given.id = t.id), attempt = t.attempt + 1,
-           runs = t.runs + 1, run_ordinal = 0, claimed_at = now(), wakes_at = NULL
+           runs = t.runs + 1, run_ordinal = 0, posted = true, heard_at = NULL, claimed_at = now(), wakes_at = NULL
      WHERE t.id = ANY(ARRAY(SELECT given.id FROM given)) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
               t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.worker_id
@@ -166,7 +166,7 @@ WITH parted AS MATERIALIZED (
 ), mine AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.worker_id, t.claimed_at, t.begun
       FROM (SELECT x.id, x.kept, x.last_seq, x.attempt, x.worker_id, x.claimed_at,
-                   coalesce(x.posted_attempt = x.attempt AND x.posted > 0, false) AS begun
+                   x.run_ordinal > 0 AS begun
               FROM holdfast.tasks x
              WHERE x.id = ANY(ARRAY(SELECT id FROM gone))
                AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM gone))
@@ -225,7 +225,7 @@ WITH of AS MATERIALIZED (
            t.claimed_at + (SELECT of.timeout
                              FROM of
                             WHERE of.agent = t.agent AND of.timeout > interval '0') AS timeout_at,
-           greatest(t.claimed_at, CASE WHEN t.posted_attempt = t.attempt THEN t.heard_at END)
+           greatest(t.claimed_at, t.heard_at)
                + (SELECT of.inactivity FROM of WHERE of.agent = t.agent AND of.inactivity > interval '0') AS silent_at
       FROM holdfast.tasks t
      WHERE t.id = ANY((SELECT ids FROM due)::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8)

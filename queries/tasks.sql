@@ -115,13 +115,14 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes, lineage, traceparent)
+                                attempt, runs, worker_id, claimed_at, posted, dialect, metadata, pushes, lineage,
+                                traceparent)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect,
-           nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.lease > '0',
+           f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
       FROM free f
      WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
      ORDER BY f.id
@@ -170,11 +171,11 @@ SELECT id, now()::timestamptz, by_limit, 0::bigint FROM refused;
 -- more than all that is written.
 WITH created AS (
     INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata, traceparent)
+                                attempt, runs, worker_id, claimed_at, posted, dialect, metadata, traceparent)
     SELECT i.id, i.agent, i.tenant, i.owner, i.context_id, 1, 1, 1,
            CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END,
-           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.dialect, nullif(i.metadata, '')::json,
-           nullif(i.traceparent, '')
+           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.lease > '0', i.dialect,
+           nullif(i.metadata, '')::json, nullif(i.traceparent, '')
       FROM (SELECT unnest(@ids::uuid[]) AS id,
                    unnest(@agents::text[]) AS agent,
                    unnest(@tenants::text[]) AS tenant,
@@ -183,6 +184,7 @@ WITH created AS (
                    unnest(@dialects::text[]) AS dialect,
                    unnest(@metadatas::text[]) AS metadata,
                    unnest(@traceparents::text[]) AS traceparent,
+                   unnest(@leases::interval[]) AS lease,
                    nullif(unnest(@workers::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id) i
     RETURNING id, created_at
 ), queued AS (

@@ -18,11 +18,11 @@ type Append struct {
 	Task  task.ID
 	Agent string
 	task.Fence
-	Ordinal int64 // number of events that the attempt wrote before; with Posted, that its agent posted before
+	Ordinal int64 // number of events that the writer of the attempt wrote before, or AnyOrdinal
 	Events  []*task.Event
-	// Upload is the request with which the agent has posted the events, to any replica; zero: the worker wrote them. After is
-	// the number of posted events with these. The error ErrPosted says that another upload has come between.
-	Upload task.ID
+	// Posted: the run API writes them, at any replica. After is the number of posted events with these. The error ErrPosted says
+	// that another upload has come between.
+	Posted bool
 	After  int64
 	// Done is called once, by a writer, in order for each task. It must not block. The error is
 	// task.LeaseLost if the run was fenced; then none of the events were written. requeued says
@@ -32,16 +32,20 @@ type Append struct {
 	payloads []string
 }
 
+// AnyOrdinal is that of a status with which the server ends a run, whatever its writer has written.
+const AnyOrdinal = -1
+
 // ErrPosted says that other events have been posted in the place of these.
 var ErrPosted = errors.New("other events were posted meanwhile")
 
 func (a *Append) task() task.ID { return a.Task }
 
-func (a *Append) posted() bool { return !a.Upload.IsZero() }
-
-// after is the ordinal of the next append from the same source.
+// after is the ordinal of the next append.
 func (a *Append) after() int64 {
-	if a.posted() {
+	switch {
+	case a.Ordinal == AnyOrdinal:
+		return AnyOrdinal
+	case a.Posted:
 		return a.After
 	}
 	return a.Ordinal + int64(len(a.Events))
@@ -67,7 +71,7 @@ func (s *Store) Append(a *Append) {
 	}
 }
 
-// appendGroup is the consecutive appends of one run, from one source, in one flush: one row lock, one range of seqs.
+// appendGroup is the consecutive appends of one run in one flush: one row lock, one range of seqs.
 type appendGroup struct {
 	items  []*Append
 	events int
@@ -85,6 +89,8 @@ func (g *appendGroup) told() string {
 	}
 	return string(told)
 }
+
+func (g *appendGroup) last() *Append { return g.items[len(g.items)-1] }
 
 type runKey struct {
 	id      task.ID
@@ -129,15 +135,14 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*A
 	}
 }
 
-// groupAppends sorts the appends of a statement by runs. A run may write and its agent post at the same time, also with two
-// uploads, and beside a run there may be one with the same attempt whose claim was lost. But one statement has the events of an
-// attempt from one of them: others has the rest.
+// groupAppends sorts the appends of a statement by runs. A run may have two uploads at the same time, and beside it there may be
+// one with the same attempt whose claim was lost. But one statement has one sequence of events of an attempt: others has the rest.
 func groupAppends(items []*Append) (groups []*appendGroup, others []*Append) {
 	byRun := make(map[runKey]*appendGroup, len(items))
 	for _, a := range items {
 		k := runKey{a.Task, a.Attempt}
 		g := byRun[k]
-		if g != nil && (a.Upload != g.items[0].Upload || a.Fence != g.items[0].Fence) {
+		if g != nil && (a.Posted != g.last().Posted || a.Ordinal != g.last().after() || a.Fence != g.last().Fence) {
 			others = append(others, a)
 			continue
 		}
@@ -182,9 +187,6 @@ func (s *Store) appending(groups []*appendGroup) func(context.Context, dbsqlc.DB
 func ordinary(groups []*appendGroup) bool {
 	for _, g := range groups {
 		for _, a := range g.items {
-			if a.posted() {
-				return false
-			}
 			for _, e := range a.Events {
 				if e.Waits() || len(e.Artifacts) > 0 || e.Resumable != 0 || e.State != 0 && e.State != task.StateWorking && !e.State.Terminal() {
 					return false
@@ -199,7 +201,7 @@ func leanParams(groups []*appendGroup) dbsqlc.EventsAppendLeanParams {
 	runs, n := len(groups), countEvents(groups)
 	arg := dbsqlc.EventsAppendLeanParams{
 		Tasks: make([]uuid.UUID, runs), Attempts: make([]int32, runs), Claims: make([]time.Time, runs), Ordinals: make([]int64, runs),
-		Counts: make([]int64, runs), RunStates: make([]int16, runs), StatusRns: make([]int64, runs), ShownRns: make([]int64, runs),
+		Posts: make([]bool, runs), Afters: make([]int64, runs), Counts: make([]int64, runs), RunStates: make([]int16, runs), StatusRns: make([]int64, runs), ShownRns: make([]int64, runs),
 		Directs: make([]bool, runs), ArtifactSizes: make([]int64, runs), Tolds: make([]string, runs),
 		Runs: make([]int32, 0, n), Rns: make([]int64, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n),
@@ -207,7 +209,8 @@ func leanParams(groups []*appendGroup) dbsqlc.EventsAppendLeanParams {
 	for run, g := range groups {
 		first, rn := g.items[0], int64(0)
 		arg.Tasks[run], arg.Attempts[run], arg.Claims[run] = uuid.UUID(first.Task), int32(first.Attempt), claimedAt(first.Fence)
-		arg.Ordinals[run], arg.Counts[run], arg.Tolds[run] = first.Ordinal, int64(g.events), g.told()
+		arg.Ordinals[run], arg.Posts[run], arg.Afters[run] = first.Ordinal, first.Posted, g.last().after()
+		arg.Counts[run], arg.Tolds[run] = int64(g.events), g.told()
 		for _, a := range g.items {
 			for i, e := range a.Events {
 				rn++
@@ -249,7 +252,7 @@ func wholeParams(groups []*appendGroup) dbsqlc.EventsAppendParams {
 				arg.Attempts = append(arg.Attempts, int32(a.Attempt))
 				arg.Claims = append(arg.Claims, claimedAt(a.Fence))
 				arg.Ordinals = append(arg.Ordinals, g.items[0].Ordinal)
-				arg.Posts = append(arg.Posts, a.posted())
+				arg.Posts = append(arg.Posts, a.Posted)
 				arg.Afters = append(arg.Afters, a.after())
 				arg.Kinds = append(arg.Kinds, int16(e.Kind))
 				arg.States = append(arg.States, int16(e.State))
@@ -390,16 +393,17 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 	for _, g := range missing {
 		first := g.items[0]
 		r, ok := now[first.Task]
-		ours := ok && fenceOf(r.Attempt, r.ClaimedAt) == first.Fence
+		owned := ok && r.Owned && fenceOf(r.Attempt, r.ClaimedAt) == first.Fence
+		writes := owned && r.Posted == first.Posted
 		switch {
-		case ours && r.Owned && g.written(&r) == first.Ordinal:
+		case writes && r.RunOrdinal == first.Ordinal, owned && first.Ordinal == AnyOrdinal:
 			if s.observe.Retried != nil {
 				s.observe.Retried("append")
 			}
 			blocked = append(blocked, g.items...)
 		case g.isIn(now):
 			s.committedBefore(g, &r)
-		case ours && r.Owned && first.posted():
+		case writes && first.Posted:
 			g.done(false, ErrPosted)
 		default:
 			if s.observe.Fenced != nil {
@@ -413,24 +417,22 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 
 // isIn reports whether the group is among what the runs have written.
 func (g *appendGroup) isIn(now map[task.ID]dbsqlc.RunStatesRow) bool {
-	first := g.items[0]
-	r, ok := now[first.Task]
-	return ok && fenceOf(r.Attempt, r.ClaimedAt) == first.Fence && g.written(&r) >= g.items[len(g.items)-1].after()
-}
-
-// written returns the ordinal that the source of the group has reached.
-func (g *appendGroup) written(r *dbsqlc.RunStatesRow) int64 {
-	if g.items[0].posted() {
-		return r.Posted
+	last := g.last()
+	r, ok := now[last.Task]
+	switch {
+	case !ok || fenceOf(r.Attempt, r.ClaimedAt) != last.Fence:
+		return false
+	case last.Ordinal == AnyOrdinal:
+		return !r.Owned && task.State(r.State) == last.Events[len(last.Events)-1].State
 	}
-	return r.RunOrdinal
+	return r.Posted == last.Posted && r.RunOrdinal >= last.after()
 }
 
 // ends reports whether the group ends a run that another process may execute.
 func (g *appendGroup) ends() bool {
-	last := g.items[len(g.items)-1]
+	last := g.last()
 	end := last.Events[len(last.Events)-1]
-	return last.posted() && (end.Waits() || end.Kind == task.EventStatus && end.State.Settled())
+	return last.Posted && (end.Waits() || end.Kind == task.EventStatus && end.State.Settled())
 }
 
 // committedBefore answers a group that an earlier try has written.
@@ -443,7 +445,7 @@ func (s *Store) committedBefore(g *appendGroup, r *dbsqlc.RunStatesRow) {
 		s.marked(1) // maybe
 	}
 	s.kin(1) // maybe
-	last, now := g.items[len(g.items)-1].Events, task.State(r.State)
+	last, now := g.last().Events, task.State(r.State)
 	end := last[len(last)-1]
 	requeued := (end.State.Parked() || end.Waits()) && !now.Settled()
 	g.done(requeued, nil)

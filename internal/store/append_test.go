@@ -48,15 +48,18 @@ func TestLeanStatementsWriteTheSame(t *testing.T) {
 		"no state":        {{chunk("1")}, {note, chunk("2")}},
 	}
 	for name, life := range lives {
-		for _, asked := range []string{"", "cancel", "webhook", "lineage"} {
+		for _, asked := range []string{"", "local", "cancel", "webhook", "lineage"} {
 			var left [2]string
 			for i, whole := range []bool{false, true} {
 				f.whole = whole
 				n := fresh("a")
 				n.Task.Metadata, n.Task.Traceparent = []byte(`{"k": 1}`), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-				n.Seat = Seat{Worker: f.worker(time.Hour), Lease: time.Hour, Look: time.Minute}
+				n.Seat = Seat{Worker: f.worker(time.Hour)}
+				if asked != "local" {
+					n.Seat.Lease, n.Seat.Look = time.Hour, time.Minute
+				}
 				made := f.create(n)
-				p := &pen{s: f.Store, c: &Claimed{Task: made, Fence: FirstFence(made)}}
+				p := &pen{s: f.Store, c: &Claimed{Task: made, Fence: FirstFence(made)}, posted: asked != "local"}
 				switch asked {
 				case "cancel":
 					f.ok(f.Cancel(t.Context(), made, nil))
@@ -74,7 +77,7 @@ func TestLeanStatementsWriteTheSame(t *testing.T) {
 					p.must(t, again...)
 				}
 				left[i] = scan[string](f, `SELECT concat_ws(E'\n',
-					(SELECT to_jsonb(t) - '{id,worker_id,claimed_at,created_at,status_at,cancel_requested_at}'::text[] || jsonb_build_object('ran', claimed_at IS NOT NULL, 'owned', worker_id IS NOT NULL) FROM holdfast.tasks t WHERE id = $1),
+					(SELECT to_jsonb(t) - '{id,worker_id,claimed_at,heard_at,created_at,status_at,cancel_requested_at}'::text[] || jsonb_build_object('heard', heard_at IS NOT NULL, 'ran', claimed_at IS NOT NULL, 'owned', worker_id IS NOT NULL) FROM holdfast.tasks t WHERE id = $1),
 					(SELECT jsonb_agg(to_jsonb(e) - '{task,worker_id,claimed_at,created_at}'::text[] || jsonb_build_object('ran', claimed_at IS NOT NULL, 'owned', worker_id IS NOT NULL) ORDER BY seq) FROM holdfast.task_events e WHERE task = $1),
 					(SELECT to_jsonb(q) - '{id,worker_id,available_at,lease_until,look_at}'::text[] || jsonb_build_object('leased', lease_until - available_at, 'looked', CASE WHEN look_at > available_at + interval '1 s' THEN look_at - available_at END) FROM holdfast.task_queue q WHERE id = $1),
 					(SELECT to_jsonb(c) - '{task,due_at,due_since}'::text[] || jsonb_build_object('due', due_at IS NOT NULL) FROM holdfast.push_cursors c WHERE task = $1),

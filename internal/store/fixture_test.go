@@ -389,6 +389,7 @@ type pen struct {
 	s       *Store
 	c       *Claimed
 	ordinal int64
+	posted  bool // to the run API
 }
 
 type answer struct {
@@ -404,7 +405,7 @@ func (p *pen) write(evs ...*task.Event) <-chan answer {
 
 func (p *pen) item(done chan answer, evs ...*task.Event) *Append {
 	a := &Append{
-		Task: p.c.Task.ID, Agent: p.c.Task.Agent, Fence: p.c.Fence, Ordinal: p.ordinal, Events: evs,
+		Task: p.c.Task.ID, Agent: p.c.Task.Agent, Fence: p.c.Fence, Ordinal: p.ordinal, Posted: p.posted, After: p.ordinal + int64(len(evs)), Events: evs,
 		Done: func(requeued bool, err error) { done <- answer{requeued, err} },
 	}
 	p.ordinal += int64(len(evs))

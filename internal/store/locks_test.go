@@ -80,7 +80,7 @@ func TestRequestsToLockedTasksLeaveConnections(t *testing.T) {
 	beats, states := f.running("a"), f.running("a")
 	releases = append(releases, f.lock(beats.c.Task.ID), f.lock(states.c.Task.ID))
 	for range 2 * conns {
-		repeat(func() error { _, _, err := f.Heard(ctx, beats.c.Task.ID, beats.c.Fence, -1, 0); return err })
+		repeat(func() error { _, err := f.Heard(ctx, beats.c.Task.ID, beats.c.Fence, -1, 0); return err })
 		repeat(func() error {
 			_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{Task: states.c.Task}, Fence: states.c.Fence, Value: []byte("1"), Version: AnyVersion, RequestID: NewID()})
 			return err

@@ -19,8 +19,8 @@ import (
 type Run struct {
 	*Claimed       // of a run that is over: only Task, Attempt and CancelRequested
 	Owned    bool  // a worker has it; otherwise the run is over
-	Posted   int64 // how many events were posted
-	Fresh    bool  // it has written nothing
+	Posted   bool  // the run API writes its events; otherwise its worker
+	Ordinal  int64 // how many events that has written
 	Timed    bool  // its task waits for a timer
 	Since    time.Time
 }
@@ -32,7 +32,7 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 		return nil, translate("read run", err)
 	}
 	r := &Run{
-		Owned: row.Owned, Posted: row.Posted, Fresh: row.Posted == 0 && row.Task.RunOrdinal == 0,
+		Owned: row.Owned, Posted: row.Task.Posted, Ordinal: row.Task.RunOrdinal,
 		Timed: row.Task.WakesAt.Valid, Since: row.Task.ClaimedAt.Time,
 	}
 	r.Claimed = s.claimed(ctx, &row.Task, queued{
@@ -44,24 +44,37 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 	return r, nil
 }
 
-// Heard notes that the agent of an attempt is there, and counts posted events that have no row in the log: those from ordinal
-// to after. With a negative ordinal it counts none. It returns the count, and whether the run was asked to end.
-// Errors: task.LeaseLost, also if another upload has come between.
-func (s *Store) Heard(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (posted int64, canceled bool, err error) {
-	leave, err := s.turns.enter(ctx, id)
-	if err != nil {
-		return 0, false, err
-	}
-	defer leave()
-	var row dbsqlc.RunHeardRow
-	err = s.View.again(ctx, "heard", func() (err error) {
-		row, err = s.q.RunHeard(ctx, s.writes(), dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run), Ordinal: max(ordinal, -1), After: after})
+// HandOver makes the run API the writer of an attempt, whose events until now must be committed. It may be repeated.
+// Errors: task.LeaseLost.
+func (s *Store) HandOver(ctx context.Context, id task.ID, run task.Fence) error {
+	arg := dbsqlc.RunHandOverParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run)}
+	err := s.unlocked(ctx, "hand_over", func() error {
+		_, err := s.q.RunHandOver(ctx, s.brief(s.hot), arg)
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, false, task.LeaseLost
+		return task.LeaseLost
 	}
-	return row.Posted, row.CancelRequested, translate("note a sign of life", err)
+	return translate("hand over a run", err)
+}
+
+// Heard notes that the agent of an attempt is there, and counts posted events that have no row in the log: those from ordinal
+// to after. With a negative ordinal it counts none. It returns whether the run was asked to end.
+// Errors: task.LeaseLost, also if another upload has come between.
+func (s *Store) Heard(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (canceled bool, err error) {
+	leave, err := s.turns.enter(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	err = s.View.again(ctx, "heard", func() (err error) {
+		canceled, err = s.q.RunHeard(ctx, s.writes(), dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run), Ordinal: max(ordinal, -1), After: after})
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, task.LeaseLost
+	}
+	return canceled, translate("note a sign of life", err)
 }
 
 // Silence returns for how long the agent of an attempt has not called the run API; never says that it has not at all.

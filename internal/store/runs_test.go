@@ -17,10 +17,9 @@ import (
 // posted is an append of what an agent has posted: one event for each ordinal from the first one on.
 func posted(p *pen, done chan answer, first int64, evs ...*task.Event) []*Append {
 	var all []*Append
-	upload := NewID()
 	for i, e := range evs {
 		a := (&pen{s: p.s, c: p.c}).item(done, e)
-		a.Upload, a.Ordinal, a.After = upload, first+int64(i), first+int64(i)+1
+		a.Posted, a.Ordinal, a.After = true, first+int64(i), first+int64(i)+1
 		all = append(all, a)
 	}
 	return all
@@ -47,21 +46,25 @@ func texts(log []*task.Event) (out []string) {
 	return out
 }
 
-// The stream of a run and posted events have ordinals of their own, so that they may interleave and be repeated.
-func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
+// A run has one writer: its worker, and after the hand-over the run API, whose ordinals begin again.
+func TestARunHasOneWriter(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")
-	p.must(t, status(task.StateWorking), chunk("own 1"))
-	require.Equal(t, []error{nil, nil}, post(t, f, p, 0, chunk("posted 1"), chunk("posted 2")))
-	p.must(t, chunk("own 2"))
-	require.Equal(t, []error{nil, nil}, post(t, f, p, 0, chunk("posted 1"), chunk("posted 2")), "a repetition")
+	id := p.c.Task.ID
+	p.must(t, status(task.StateWorking), chunk("own"))
+	require.Equal(t, []error{task.LeaseLost}, post(t, f, p, 2, chunk("too early")))
+	for range 2 { // a repetition changes nothing
+		require.NoError(t, f.HandOver(t.Context(), id, p.c.Fence))
+		require.Equal(t, []error{nil, nil}, post(t, f, p, 0, chunk("posted 1"), chunk("posted 2")))
+	}
 	require.Equal(t, []error{ErrPosted}, post(t, f, p, 3, chunk("after a gap")))
-	require.Equal(t, []string{"own 1", "posted 1", "posted 2", "own 2"}, texts(f.log(p.c.Task.ID)))
+	require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", p.write(chunk("late"))))
+	require.Equal(t, []string{"own", "posted 1", "posted 2"}, texts(f.log(id)))
 
-	r := storetest.Must(f.FindRun(t.Context(), p.c.Task.ID, true))(t)
+	r := storetest.Must(f.FindRun(t.Context(), id, true))(t)
 	require.True(t, r.Owned)
-	require.False(t, r.Fresh)
-	require.Equal(t, int64(2), r.Posted)
+	require.True(t, r.Posted)
+	require.Equal(t, int64(2), r.Ordinal)
 	require.Equal(t, p.c.Attempt, r.Attempt)
 	require.NotEmpty(t, r.Message.Parts)
 
@@ -70,32 +73,46 @@ func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
 	waittest.Eventually(t, "the worker is told", func() error {
 		f.ear.mu.Lock()
 		defer f.ear.mu.Unlock()
-		return waittest.Unless(slices.Contains(f.ear.cancels, p.c.Task.ID), "not yet")
+		return waittest.Unless(slices.Contains(f.ear.cancels, id), "not yet")
 	})
-	require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", p.write(chunk("late"))))
 	require.Equal(t, []error{task.LeaseLost}, post(t, f, p, 3, chunk("late")))
-	ended := storetest.Must(f.Ended(t.Context(), map[task.ID]task.Fence{p.c.Task.ID: p.c.Fence}))(t)
-	require.Equal(t, map[task.ID]Ending{p.c.Task.ID: {Fence: p.c.Fence, State: task.StateCompleted}}, ended)
-	r = storetest.Must(f.FindRun(t.Context(), p.c.Task.ID, true))(t)
+	require.ErrorIs(t, f.HandOver(t.Context(), id, p.c.Fence), task.LeaseLost)
+	ended := storetest.Must(f.Ended(t.Context(), map[task.ID]task.Fence{id: p.c.Fence}))(t)
+	require.Equal(t, map[task.ID]Ending{id: {Fence: p.c.Fence, State: task.StateCompleted}}, ended)
+	r = storetest.Must(f.FindRun(t.Context(), id, true))(t)
 	require.False(t, r.Owned)
-	require.Equal(t, int64(3), r.Posted)
+	require.Equal(t, int64(3), r.Ordinal)
 }
 
-// Both sources in one flush: they go into statements of their own.
-func TestBothSourcesInOneFlush(t *testing.T) {
+// The server ends a run that the run API writes without knowing its ordinal.
+func TestTheServerEndsAPostedRun(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")
+	require.NoError(t, f.HandOver(t.Context(), p.c.Task.ID, p.c.Fence))
+	require.Equal(t, []error{nil}, post(t, f, p, 0, chunk("posted")))
+	p.ordinal = AnyOrdinal
+	end := p.write(status(task.StateFailed))
+	require.NoError(t, waittest.Within(t, "the answer", end).err)
+	p.ordinal = AnyOrdinal
+	require.NoError(t, waittest.Within(t, "the answer", p.write(status(task.StateFailed))).err, "a repetition")
+	p.ordinal = AnyOrdinal
+	require.Equal(t, task.LeaseLost, waittest.Within(t, "the answer", p.write(status(task.StateCanceled))).err, "another end")
+	require.Equal(t, []error{task.LeaseLost}, post(t, f, p, 1, chunk("late")))
+	require.Equal(t, int64(1), storetest.Must(f.FindRun(t.Context(), p.c.Task.ID, false))(t).Ordinal)
+}
+
+// Two uploads with the same events in one flush: the second goes into a statement of its own, which finds them written.
+func TestTwoUploadsInOneFlush(t *testing.T) {
+	f := parallel(t)
+	p := f.running("a")
+	require.NoError(t, f.HandOver(t.Context(), p.c.Task.ID, p.c.Fence))
 	done := make(chan answer, 8)
-	items := []*Append{p.item(done, status(task.StateWorking))}
-	items = append(items, posted(p, done, 0, chunk("posted 1"))...)
-	items = append(items, p.item(done, chunk("own")))
-	items = append(items, posted(p, done, 1, chunk("posted 2"))...)
-	items = append(items, posted(p, done, 0, chunk("posted 1"))...)
-	f.asOneFlush(items...)
-	for range items {
+	one, two := posted(p, done, 0, chunk("1"), chunk("2")), posted(p, done, 0, chunk("1"), chunk("2"))
+	f.asOneFlush(one[0], two[0], one[1], two[1])
+	for range 4 {
 		require.NoError(t, waittest.Within(t, "the answer", done).err)
 	}
-	require.Equal(t, []string{"own", "posted 1", "posted 2"}, texts(f.log(p.c.Task.ID)))
+	require.Equal(t, []string{"1", "2"}, texts(f.log(p.c.Task.ID)))
 }
 
 func TestHeard(t *testing.T) {
@@ -105,23 +122,25 @@ func TestHeard(t *testing.T) {
 	_, never := must2(f.Silence(t.Context(), id, run))(t)
 	require.True(t, never)
 
-	n, canceled := must2(f.Heard(t.Context(), id, run, -1, 0))(t)
-	require.Zero(t, n)
-	require.False(t, canceled)
+	require.False(t, storetest.Must(f.Heard(t.Context(), id, run, -1, 0))(t))
 	f.exec("UPDATE holdfast.tasks SET heard_at = now() - interval '1 hour'")
 	silence, never := must2(f.Silence(t.Context(), id, run))(t)
 	require.False(t, never)
 	require.GreaterOrEqual(t, silence, time.Hour)
 
-	n, _ = must2(f.Heard(t.Context(), id, run, 0, 2))(t)
-	require.Equal(t, int64(2), n)
-	require.ErrorIs(t, errOf2(f.Heard(t.Context(), id, run, 0, 2)), task.LeaseLost, "the ordinal does not fit")
+	heard := func(run task.Fence, ordinal, after int64) error {
+		_, err := f.Heard(t.Context(), id, run, ordinal, after)
+		return err
+	}
+	require.ErrorIs(t, heard(run, 0, 2), task.LeaseLost, "its worker writes it")
+	require.NoError(t, f.HandOver(t.Context(), id, run))
+	require.NoError(t, heard(run, 0, 2))
+	require.ErrorIs(t, heard(run, 0, 2), task.LeaseLost, "the ordinal does not fit")
 	f.ok(f.Cancel(t.Context(), p.c.Task, nil))
-	_, canceled = must2(f.Heard(t.Context(), id, run, -1, 0))(t)
-	require.True(t, canceled)
+	require.True(t, storetest.Must(f.Heard(t.Context(), id, run, -1, 0))(t))
 	next := run
 	next.Attempt++
-	require.ErrorIs(t, errOf2(f.Heard(t.Context(), id, next, -1, 0)), task.LeaseLost)
+	require.ErrorIs(t, heard(next, -1, 0), task.LeaseLost)
 	_, never = must2(f.Silence(t.Context(), id, next))(t)
 	require.True(t, never, "it was another attempt")
 }

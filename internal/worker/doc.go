@@ -18,6 +18,7 @@
 //	claimed -> executing -> settled         the executor parked or ended the task, or returned
 //	                     -> given back      retryable error, or the server stops
 //	                     -> waiting         the agent is away; the task keeps its place
+//	                     -> handed over     the run API writes the events (tasks.posted) until the run is over
 //	                     -> lost            fenced; nothing more is written
 //
 // A breaker for each agent limits how many runs are starting while the agent is away and when it

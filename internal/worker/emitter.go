@@ -62,23 +62,24 @@ type emitter struct {
 	spent   atomic.Bool  // size went past MaxArtifacts: refuse further events of the executor
 	queued  atomic.Int64 // part of the window in use
 
-	mu       sync.Mutex
-	ordinal  int64
-	stored   int64   // ordinal up to which all events are known to be committed
-	upload   task.ID // of the run API, from which the events come: ordinals count posted events; zero: from the executor
-	position int64   // of a posted event: the ordinal after it
-	waiting  int     // appends without a result yet
-	answered chan struct{}
-	started  bool       // working was reported, by this attempt or an earlier one
-	bare     bool       // the newest status of this attempt is working without a message
-	settled  task.State // unspecified until the run has settled; working if it ended in a wait
-	apart    string     // the outcome, if the run API has ended the run
-	calls    bool       // that wait is one for calls
-	closed   bool
-	err      error // first error of an append; sticky
-	growth   growth
-	index    map[string]int // artifact id → index
-	loaded   bool
+	mu        sync.Mutex
+	ordinal   int64
+	stored    int64 // ordinal up to which all events are known to be committed
+	visit     bool  // the events come through the run API: ordinals count posted events
+	position  int64 // of a posted event: the ordinal after it
+	ending    bool  // the server ends a run that the run API writes
+	waiting   int   // appends without a result yet
+	answered  chan struct{}
+	started   bool       // working was reported, by this attempt or an earlier one
+	bare      bool       // the newest status of this attempt is working without a message
+	settled   task.State // unspecified until the run has settled; working if it ended in a wait
+	elsewhere string     // the outcome, if the run API has ended the run
+	calls     bool       // that wait is one for calls
+	closed    bool
+	err       error // first error of an append; sticky
+	growth    growth
+	index     map[string]int // artifact id → index
+	loaded    bool
 }
 
 func newEmitter(r *run) *emitter {
@@ -457,13 +458,16 @@ func (e *emitter) queue(ev *task.Event, in admission) error {
 	if ev.Waits() {
 		e.settled, e.calls = task.StateWorking, ev.Run.Outcome == task.RunCalls
 	}
-	after := e.ordinal + int64(len(evs))
-	if e.posted() {
+	ordinal, after := e.ordinal, e.ordinal+int64(len(evs))
+	if e.visit {
 		after = e.position
 	}
+	if e.ending {
+		ordinal = store.AnyOrdinal
+	}
 	a := &store.Append{
-		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Fence: e.r.claim.Fence, Ordinal: e.ordinal, Events: evs,
-		Upload: e.upload, After: after, Done: func(_ bool, err error) { e.done(in, after, err) },
+		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Fence: e.r.claim.Fence, Ordinal: ordinal, After: after, Events: evs,
+		Posted: e.visit, Done: func(_ bool, err error) { e.done(in, after, err) },
 	}
 	e.ordinal = after
 	e.waiting++
@@ -488,13 +492,10 @@ func (e *emitter) done(in admission, after int64, err error) {
 	}
 	e.mu.Unlock()
 	switch {
-	case err == nil:
-	case !errors.Is(err, task.LeaseLost):
-		e.r.interrupt(err)
-	case e.posted() || e.r.pool.opt.RunAPI == nil:
+	case errors.Is(err, task.LeaseLost):
 		e.r.interrupt(executor.ErrLeaseLost)
-	default:
-		e.r.pool.runs.Go(e.r.fenced)
+	case err != nil:
+		e.r.interrupt(err)
 	}
 }
 
@@ -567,7 +568,7 @@ func (e *emitter) loadIndex(ctx context.Context) error {
 	e.mu.Lock()
 	// Turn and Try would be wrong here: they do not count a run that was given back, but it may
 	// have written.
-	known := e.loaded || e.r.claim.Attempt == 1 && !e.posted()
+	known := e.loaded || e.r.claim.Attempt == 1 && !e.visit
 	e.mu.Unlock()
 	if known {
 		return nil
@@ -595,7 +596,7 @@ func (e *emitter) loadIndex(ctx context.Context) error {
 // know them or they are too many.
 func (e *emitter) listing() []string {
 	known := e.loaded || e.r.claim.Attempt == 1
-	if e.posted() || !known || len(e.index) == 0 || len(e.index) > listedArtifacts {
+	if e.visit || !known || len(e.index) == 0 || len(e.index) > listedArtifacts {
 		return nil
 	}
 	ids, size := make([]string, len(e.index)), 0

@@ -281,7 +281,7 @@ func (p *Pool) look() {
 			p.opt.Log.Debug("could not check which of the hinted runs have ended; the next reconcile does", "error", err)
 		}
 		for id, end := range ended {
-			runs[id].over(end)
+			runs[id].endedBy(end)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (p *Pool) Lend(ctx context.Context, c *store.Claimed) (*Visit, error) {
 	r := newRun(p, slots, c)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.begun = true
-	r.out.upload = store.NewID()
+	r.out.visit = true
 	r.out.bare = r.out.started
 	if outcome, err := r.unfit(); outcome != "" {
 		p.opt.Log.Info("a run of a remote agent ended before it began", "task_id", c.Task.PublicID, "agent", c.Task.Agent,
@@ -41,12 +41,12 @@ func (p *Pool) Lend(ctx context.Context, c *store.Claimed) (*Visit, error) {
 			return nil, err
 		}
 	}
-	return &Visit{run: r, found: &store.Run{Claimed: c, Owned: true, Fresh: true, Since: r.claimed}, Run: r.execution(in)}, nil
+	return &Visit{run: r, found: &store.Run{Claimed: c, Owned: true, Posted: true, Since: r.claimed}, Run: r.execution(in)}, nil
 }
 
 // EndOf ends the run for a reason that is not its agent's: executor.ErrCanceled, ErrTimeout or ErrInactivity.
 func (v *Visit) EndOf(cause error) error {
-	v.At(v.Next() - 1) // an upload that is repeated later finds its count
+	v.run.out.ending = true
 	v.run.interrupt(cause)
 	return v.End(cause)
 }

@@ -24,7 +24,7 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	out     *emitter
 	ended   chan error    // the executor's result
-	apart   chan struct{} // closed when the run API has ended the run
+	over    chan struct{} // closed when the run API has ended the run, which it writes
 	refused bool          // the database refused an event
 	claimed time.Time
 	expired error // the task waited too long for the agent, which is away with this error
@@ -37,7 +37,7 @@ type run struct {
 }
 
 func newRun(p *Pool, s *slots, c *store.Claimed) *run {
-	r := &run{pool: p, agent: &s.Agent, claim: c, ended: make(chan error, 1), apart: make(chan struct{}), claimed: time.Now()}
+	r := &run{pool: p, agent: &s.Agent, claim: c, ended: make(chan error, 1), over: make(chan struct{}), claimed: time.Now()}
 	// Not derived from the pool's context: when the server stops, runs get their grace.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.out = newEmitter(r)
@@ -164,7 +164,7 @@ func (r *run) execution(in *executor.Input) *executor.Run {
 	}
 	if r.pool.opt.RunAPI != nil {
 		api := r.pool.opt.RunAPI(c.Task.ID, c.Fence)
-		api.Ended = r.apart
+		api.HandOver = r.handOver
 		run.API = &api
 	}
 	if q := c.Request; q != nil {
@@ -279,8 +279,7 @@ func (r *run) acquit() {
 
 // conclude ends the attempt according to the executor's result.
 func (r *run) conclude(err error) (string, error) {
-	if outcome := r.out.endedApart(); outcome != "" {
-		_ = r.out.finish() // the fence refuses what the executor has emitted since
+	if outcome := r.out.endedElsewhere(); outcome != "" {
 		return outcome, nil
 	}
 	if s, ok := r.out.settledIn(); ok {
@@ -434,7 +433,7 @@ func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, u
 }
 
 func (r *run) requeue(outcome string, back store.Requeue) (string, error) {
-	back.Task, back.Agent, back.Fence, back.Posted = r.claim.Task.ID, r.agent.Name, r.claim.Fence, r.out.posted()
+	back.Task, back.Agent, back.Fence, back.Posted = r.claim.Task.ID, r.agent.Name, r.claim.Fence, r.out.visit
 	r.out.close()
 	// The emitted events belong to the attempt and must be in the log before it ends.
 	if err := r.out.finish(); err != nil {
@@ -468,7 +467,7 @@ const readAgain = 250 * time.Millisecond
 
 // read is insist for a read. In a visit it does not wait: the agent asks again, of any replica.
 func (r *run) read(ctx context.Context, do func() error) error {
-	if r.out.posted() {
+	if r.out.visit {
 		return do()
 	}
 	return r.insist(ctx, do)

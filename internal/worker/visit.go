@@ -42,7 +42,7 @@ func (p *Pool) Visit(ctx context.Context, id task.ID, claimedAt int64, withMessa
 		return nil, err
 	}
 	if found.ClaimedAt != claimedAt || !found.Owned {
-		return nil, &Over{State: found.Task.Status.State, Newest: found.ClaimedAt == claimedAt, Posted: found.Posted}
+		return nil, &Over{State: found.Task.Status.State, Newest: found.ClaimedAt == claimedAt, Posted: posted(found)}
 	}
 	if found.Unreadable != nil {
 		return nil, found.Unreadable
@@ -55,7 +55,7 @@ func (p *Pool) Visit(ctx context.Context, id task.ID, claimedAt int64, withMessa
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.claimed = found.Since
 	r.begun = true // by another
-	r.out.upload, r.out.ordinal, r.out.stored = store.NewID(), found.Posted, found.Posted
+	r.out.visit, r.out.ordinal, r.out.stored = true, posted(found), posted(found)
 	r.out.bare = r.out.started
 	r.out.growth.posted = func(ctx context.Context, artifact string) (bool, error) {
 		return p.opt.Store.Begun(ctx, found.Task.ID, found.Attempt, artifact)
@@ -68,6 +68,20 @@ func (p *Pool) Visit(ctx context.Context, id task.ID, claimedAt int64, withMessa
 	}
 	return &Visit{run: r, found: found, Run: r.execution(in)}, nil
 }
+
+// posted returns how many events of an attempt the run API has written.
+func posted(r *store.Run) int64 {
+	if !r.Posted {
+		return 0
+	}
+	return r.Ordinal
+}
+
+// Posts reports whether the run API writes the events of the run.
+func (v *Visit) Posts() bool { return v.found.Posted }
+
+// Answered reports whether the worker of the run has written events of its agent, besides the status working.
+func (v *Visit) Answered() bool { return !v.found.Posted && v.found.Ordinal > 1 }
 
 // Live ends with the visit, and when the attempt turns out to be over.
 func (v *Visit) Live() context.Context { return v.run.ctx }
@@ -114,7 +128,7 @@ func (v *Visit) Flush(ctx context.Context) error {
 	if over || to <= from {
 		return nil
 	}
-	if _, _, err := v.run.pool.opt.Store.Heard(ctx, v.found.Task.ID, v.found.Fence, from, to); err != nil {
+	if _, err := v.run.pool.opt.Store.Heard(ctx, v.found.Task.ID, v.found.Fence, from, to); err != nil {
 		return err
 	}
 	e.mu.Lock()
@@ -156,18 +170,14 @@ func (v *Visit) End(err error) error {
 
 // Heartbeat notes a sign of life, and reports whether the run was asked to end. Errors: task.LeaseLost.
 func (v *Visit) Heartbeat(ctx context.Context) (canceled bool, err error) {
-	_, canceled, err = v.run.pool.opt.Store.Heard(ctx, v.found.Task.ID, v.found.Fence, -1, 0)
-	return canceled, err
+	return v.run.pool.opt.Store.Heard(ctx, v.found.Task.ID, v.found.Fence, -1, 0)
 }
-
-// posted reports whether the events come through the run API.
-func (e *emitter) posted() bool { return !e.upload.IsZero() }
 
 // request returns the id of a write to a state. That of a posted event is the same when it is posted again.
 func (e *emitter) request() task.ID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.posted() || e.position == 0 {
+	if !e.visit || e.position == 0 {
 		return store.NewID()
 	}
 	id := e.r.claim.Task.ID

@@ -170,8 +170,8 @@ var rules = []struct{ name, sql string }{
 		  FROM holdfast.tasks t
 		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.attempt = t.attempt AND t.attempt > 0
 		   AND (e.kind <> 4 OR e.payload ->> 'outcome' NOT IN ('lost', 'retry', 'returned', 'away'))
-		 GROUP BY t.id, t.attempt, t.run_ordinal, t.posted_attempt
-		HAVING count(e.seq) <> t.run_ordinal AND t.posted_attempt <> t.attempt OR count(e.seq) < t.run_ordinal`},
+		 GROUP BY t.id, t.attempt, t.run_ordinal, t.posted
+		HAVING count(e.seq) <> t.run_ordinal AND NOT t.posted`},
 	{"a listing names the artifacts of the chunks before it, in their order", `
 		SELECT t.id::text || format(': event %s lists %s', t.artifacts_seq, e.payload -> 'artifacts')
 		  FROM holdfast.tasks t LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.seq = t.artifacts_seq

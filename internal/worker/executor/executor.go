@@ -85,9 +85,9 @@ func (r *Run) Trace() tracing.Context {
 type API struct {
 	URL   string
 	Token string // a secret; it is of no use when the attempt is over
-	// Ended is closed when a call of the run API has ended the run. The executor then has a moment to return; its result
-	// changes nothing.
-	Ended <-chan struct{}
+	// HandOver lets the run API write the events of the run instead of the executor, which must emit nothing more. It blocks
+	// until an event has ended the run, or until ctx ends.
+	HandOver func(ctx context.Context) error
 }
 
 // Limits are those that the agent of a run should know before it sends something. 0: the agent need not know.
@@ -367,7 +367,6 @@ var (
 	ErrTimeout    = errors.New("the run took longer than the agent allows")
 	ErrInactivity = errors.New("the agent was silent for too long")
 	ErrShutdown   = errors.New("the server is stopping")
-	ErrEnded      = errors.New("a call of the run API has ended the run")
 )
 
 // ErrReply is the error of a Reply that the agent may not give now.

@@ -147,8 +147,8 @@ func end(ctx context.Context, pool *workers.Pool, run store.LentRun, cause error
 		return err
 	}
 	defer v.Close()
-	if err := v.EndOf(cause); err != nil && !errors.Is(err, task.LeaseLost) && !errors.Is(err, store.ErrPosted) {
-		return err // ErrPosted: events came between; the next look ends it
+	if err := v.EndOf(cause); err != nil && !errors.Is(err, task.LeaseLost) {
+		return err
 	}
 	return nil
 }

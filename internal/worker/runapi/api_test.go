@@ -59,13 +59,12 @@ type world struct {
 	runs  chan ran
 }
 
-// ran is a run that the executor has begun. Its result is what a test sends.
+// ran is a run that the executor has begun and handed over.
 type ran struct {
 	runapitest.Client
 	*executor.Run
-	out    executor.Emitter
-	ctx    context.Context
-	result chan<- error
+	ctx   context.Context
+	ended chan error // the result of HandOver; the result of the run of a message "answer", which emits itself
 }
 
 // newWorld makes a world for a test that runs beside others.
@@ -87,16 +86,16 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 
 	a.Name, a.CancelGrace, a.Concurrency, a.MaxAttempts, a.MaxEvent = "a", time.Hour, 10, cmp.Or(a.MaxAttempts, 5), 1<<20
 	a.Executor = executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		result := make(chan error, 1)
-		w.runs <- ran{runapitest.Client{URL: run.API.URL, Token: run.API.Token}, run, out, ctx, result}
-		select {
-		case err := <-result:
-			return err
-		case <-run.API.Ended:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		r := ran{runapitest.Client{URL: run.API.URL, Token: run.API.Token}, run, ctx, make(chan error, 1)}
+		if p := run.Message.Parts; len(p) > 0 && p[0].Text == "answer" {
+			err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "own", Parts: []task.Part{task.Text("answered")}}})
+			w.runs <- r
+			return cmp.Or(err, out.Committed(ctx), <-r.ended)
 		}
+		w.runs <- r
+		err := run.API.HandOver(ctx)
+		r.ended <- err
+		return err
 	})
 	options := worker.Options{
 		Store: w.store, Agents: []worker.Agent{a}, PollInterval: 100 * time.Millisecond, Worker: func() task.ID { return self },
@@ -181,19 +180,8 @@ func (w *world) task(r ran) *task.Task {
 // make room for.
 func (w *world) ends(r ran) {
 	w.t.Helper()
-	noticed := make(chan struct{})
-	go func() {
-		defer close(noticed)
-		select {
-		case <-r.API.Ended:
-		case <-r.ctx.Done():
-		}
-	}()
-	waittest.Within(w.t, "the worker notices the end of the run", noticed)
-	select {
-	case <-r.API.Ended:
-	default:
-		require.ErrorIs(w.t, context.Cause(r.ctx), executor.ErrLeaseLost)
+	if err := waittest.Within(w.t, "the worker notices the end of the run", r.ended); err != nil {
+		require.ErrorIs(w.t, err, executor.ErrLeaseLost)
 	}
 }
 
@@ -224,15 +212,12 @@ func TestPostedEvents(t *testing.T) {
 	// Repeated, and longer. The text continues that of the first upload.
 	a = r.Post(t, 0, `{"type":"status","message":"on it"}`, `{"type":"text","text":"one "}`, `{"type":"status"}`, `{"type":"text","text":"two"}`)
 	require.JSONEq(t, `{"next":4,"ended":false}`, string(a.Body))
-	// The answer's own events come between.
-	require.NoError(t, r.out.Artifact(r.ctx, executor.Chunk{Artifact: task.Artifact{ID: "own", Parts: []task.Part{task.Text("streamed")}}}))
-	require.NoError(t, r.out.Committed(r.ctx))
 	a = r.Do(t, "POST", "/events?from=4", `{"events":[{"type":"artifact","artifact":{"artifactId":"doc","parts":[{"text":"x"}]}},{"type":"complete","message":"done"}]}`)
 	require.JSONEq(t, `{"next":6,"ended":true}`, string(a.Body))
 	w.ends(r)
 	got := w.task(r)
 	require.Equal(t, task.StateCompleted, got.Status.State)
-	require.Len(t, got.Artifacts, 3)
+	require.Len(t, got.Artifacts, 2)
 	require.Equal(t, "one two", textOf(&got.Artifacts[0]))
 	require.Equal(t, "done", got.Status.Message.Parts[0].Text)
 
@@ -247,6 +232,22 @@ func TestPostedEvents(t *testing.T) {
 	require.Equal(t, 410, r.Do(t, "PUT", "/state/task", "1").Status)
 	require.Equal(t, 410, r.Do(t, "POST", "/heartbeat", "").Status)
 	require.Contains(t, a.Detail, "completed")
+}
+
+// An agent whose answer has events is the writer of its run.
+func TestAnswersExcludePosts(t *testing.T) {
+	w := newWorld(t, worker.Agent{})
+	r := w.begin("answer")
+	a := r.Post(t, 0, `{"type":"text","text":"posted"}`)
+	require.Equal(t, 409, a.Status, "%s", a.Body)
+	require.Equal(t, "answering", a.Reason)
+	require.Contains(t, a.Detail, "answer 202 and post all events, or answer with them")
+	require.JSONEq(t, `{"next":0}`, string(r.Do(t, "POST", "/heartbeat", "").Body))
+	require.JSONEq(t, `{"version":1}`, string(r.Do(t, "PUT", "/state/task", `7`).Body))
+	r.ended <- nil
+	w.becomes(r, task.StateCompleted)
+	require.Equal(t, 410, r.Post(t, 0, `{"type":"text","text":"posted"}`).Status)
+	require.Len(t, w.task(r).Artifacts, 1)
 }
 
 func TestEventsOutOfOrder(t *testing.T) {
@@ -751,23 +752,26 @@ func TestArtifactsBeyondTheirLimit(t *testing.T) {
 	require.Equal(t, 410, r.Post(t, 2, half).Status)
 }
 
-// The worker ends its run while the agent posts: the first commit wins, and nothing comes after the end.
+// The worker ends a run while the agent posts: the first commit wins, and nothing comes after the end.
 func TestBothEndARun(t *testing.T) {
 	w := newWorld(t, worker.Agent{})
 	for range 10 {
 		r := w.begin("go")
 		var all errgroup.Group
 		var a *runapitest.Answer
-		all.Go(func() error { r.result <- nil; return nil })
+		all.Go(func() error {
+			_, err := w.store.Cancel(t.Context(), storetest.Must(w.store.Header(t.Context(), r.ID))(t), nil)
+			return err
+		})
 		all.Go(func() (err error) {
-			a, err = r.Client.Try(t.Context(), "POST", "/events?from=0", strings.NewReader(`{"events":[{"type":"text","text":"x"},{"type":"ask","message":"and?"}]}`))
+			a, err = r.Client.Try(t.Context(), "POST", "/events?from=0", strings.NewReader(`{"events":[{"type":"text","text":"x"},{"type":"complete"}]}`))
 			return err
 		})
 		require.NoError(t, all.Wait())
 		waittest.Eventually(t, "the run is over", func() error {
 			return waittest.Unless(w.task(r).Status.State.Settled(), "not yet")
 		})
-		if w.task(r).Status.State == task.StateInputRequired {
+		if w.task(r).Status.State == task.StateCompleted {
 			require.True(t, a.Ended, "%s", a.Body)
 		} else {
 			require.Equal(t, 410, a.Status, "%s", a.Body)

@@ -30,7 +30,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(a.stopped, cancel)()
-	x, err := a.begin(ctx, w, r, false)
+	x, err := a.writer(ctx, w, r)
 	if over, ok := errors.AsType[*worker.Over](err); ok {
 		from, bad := (&exchange{query: r.URL.Query()}).from()
 		if bad == nil && over.Newest && from < over.Posted {
@@ -60,6 +60,35 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 		return u.broken(a.blame(ctx, err))
 	}
 	return a.ok(x, taken{Next: max(x.Committed(), u.stored), Ended: x.Settled() || u.retried})
+}
+
+// handOverPatience is how long a request waits that is ahead of the agent's own answer 202.
+const handOverPatience = 2 * time.Second
+
+// writer visits the attempt of a request that posts events. The worker that has called the agent may not have read its answer
+// yet, so writer waits for it to hand the run over.
+func (a *API) writer(ctx context.Context, w http.ResponseWriter, r *http.Request) (*exchange, error) {
+	until := time.Now().Add(handOverPatience)
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		x, err := a.begin(ctx, w, r, false)
+		if err != nil || x.Posts() {
+			return x, err
+		}
+		x.end()
+		switch {
+		case x.Answered():
+			return nil, web.Refuse(http.StatusConflict, reasonAnswering, "",
+				"the answer of the agent has events of the run: answer 202 and post all events, or answer with them")
+		case time.Now().After(until):
+			return nil, web.Refuse(http.StatusServiceUnavailable, web.ReasonUnavailable, "",
+				"the agent has not answered yet: answer 202 and post all events, or answer with them")
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // blame returns why an upload has ended with an error. If its context has ended, no event is at fault.

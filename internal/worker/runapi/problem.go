@@ -18,6 +18,7 @@ const (
 	reasonUnauthenticated = "unauthenticated"
 	reasonOver            = "over"
 	reasonOrdinal         = "ordinal"
+	reasonAnswering       = "answering"
 	reasonStateChanged    = "state_changed"
 	reasonRefused         = "refused"
 )

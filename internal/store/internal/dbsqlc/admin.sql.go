@@ -130,11 +130,11 @@ func (q *Queries) AdminAudit(ctx context.Context, db DBTX, arg AdminAuditParams)
 }
 
 const adminChanged = `-- name: AdminChanged :many
-SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.dialect, p.metadata, p.traceparent, p.created_at, p.state, p.direct, p.last_seq, p.status_seq, p.status_at, p.agent_metadata, p.artifacts_seq, p.artifact_bytes, p.stream_base, p.turns, p.pending, p.runs, p.attempt, p.run_ordinal, p.worker_id, p.claimed_at, p.posted, p.posted_attempt, p.heard_at, p.wakes_at, p.interruptible, p.resume_until, p.resumed_seq, p.cancel_requested, p.cancel_requested_at, p.lineage, p.pushes, p.kept, p.held_at, p.retried_as FROM (
-    (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks o WHERE o.state NOT IN (5, 6, 7, 8) ORDER BY o.id DESC LIMIT $1)
+SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.dialect, p.metadata, p.traceparent, p.created_at, p.state, p.direct, p.last_seq, p.status_seq, p.status_at, p.agent_metadata, p.artifacts_seq, p.artifact_bytes, p.stream_base, p.turns, p.pending, p.runs, p.attempt, p.run_ordinal, p.worker_id, p.claimed_at, p.posted, p.heard_at, p.wakes_at, p.interruptible, p.resume_until, p.resumed_seq, p.cancel_requested, p.cancel_requested_at, p.lineage, p.pushes, p.kept, p.held_at, p.retried_as FROM (
+    (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks o WHERE o.state NOT IN (5, 6, 7, 8) ORDER BY o.id DESC LIMIT $1)
      UNION ALL
-    (SELECT x.id, x.client_id, x.agent, x.tenant, x.owner, x.context_id, x.dialect, x.metadata, x.traceparent, x.created_at, x.state, x.direct, x.last_seq, x.status_seq, x.status_at, x.agent_metadata, x.artifacts_seq, x.artifact_bytes, x.stream_base, x.turns, x.pending, x.runs, x.attempt, x.run_ordinal, x.worker_id, x.claimed_at, x.posted, x.posted_attempt, x.heard_at, x.wakes_at, x.interruptible, x.resume_until, x.resumed_seq, x.cancel_requested, x.cancel_requested_at, x.lineage, x.pushes, x.kept, x.held_at, x.retried_as FROM unnest($2::text[]) AS a (agent) CROSS JOIN LATERAL (
-        SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks e
+    (SELECT x.id, x.client_id, x.agent, x.tenant, x.owner, x.context_id, x.dialect, x.metadata, x.traceparent, x.created_at, x.state, x.direct, x.last_seq, x.status_seq, x.status_at, x.agent_metadata, x.artifacts_seq, x.artifact_bytes, x.stream_base, x.turns, x.pending, x.runs, x.attempt, x.run_ordinal, x.worker_id, x.claimed_at, x.posted, x.heard_at, x.wakes_at, x.interruptible, x.resume_until, x.resumed_seq, x.cancel_requested, x.cancel_requested_at, x.lineage, x.pushes, x.kept, x.held_at, x.retried_as FROM unnest($2::text[]) AS a (agent) CROSS JOIN LATERAL (
+        SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks e
          WHERE e.state >= 5 AND e.agent COLLATE "C" = a.agent AND e.status_at >= $3
          ORDER BY e.status_at, e.id LIMIT $1) x)
 ) p
@@ -185,7 +185,6 @@ func (q *Queries) AdminChanged(ctx context.Context, db DBTX, arg AdminChangedPar
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,
@@ -336,7 +335,7 @@ func (q *Queries) AdminCounts(ctx context.Context, db DBTX, arg AdminCountsParam
 
 const adminCountsOfContext = `-- name: AdminCountsOfContext :many
 SELECT t.state, count(*) AS tasks
-  FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as
+  FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as
           FROM holdfast.tasks c
          WHERE c.context_id = $1::text AND c.id < $2 AND c.id >= $3 AND c.state >= $4
            AND c.state <= $5 OFFSET 0) t
@@ -718,7 +717,7 @@ func (q *Queries) AdminRuns(ctx context.Context, db DBTX, arg AdminRunsParams) (
 
 const adminTask = `-- name: AdminTask :one
 
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id = $1 AND (NOT $2::boolean OR tenant = $3::text)
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id = $1 AND (NOT $2::boolean OR tenant = $3::text)
 `
 
 type AdminTaskParams struct {
@@ -764,7 +763,6 @@ func (q *Queries) AdminTask(ctx context.Context, db DBTX, arg AdminTaskParams) (
 		&i.WorkerID,
 		&i.ClaimedAt,
 		&i.Posted,
-		&i.PostedAttempt,
 		&i.HeardAt,
 		&i.WakesAt,
 		&i.Interruptible,
@@ -815,7 +813,7 @@ func (q *Queries) AdminTaskNamed(ctx context.Context, db DBTX, arg AdminTaskName
 }
 
 const adminTasks = `-- name: AdminTasks :many
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
  WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4
    AND t.state = ANY($5::smallint[])
    AND ($6::text = '' OR t.agent = $6) AND (NOT $7::boolean OR t.tenant = $8::text)
@@ -889,7 +887,6 @@ func (q *Queries) AdminTasks(ctx context.Context, db DBTX, arg AdminTasksParams)
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,
@@ -914,8 +911,8 @@ func (q *Queries) AdminTasks(ctx context.Context, db DBTX, arg AdminTasksParams)
 }
 
 const adminTasksByID = `-- name: AdminTasksByID :many
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as FROM unnest($1::uuid[]) AS i (id)
- CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as FROM unnest($1::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
 `
 
 type AdminTasksByIDParams struct {
@@ -962,7 +959,6 @@ func (q *Queries) AdminTasksByID(ctx context.Context, db DBTX, arg AdminTasksByI
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,
@@ -987,8 +983,8 @@ func (q *Queries) AdminTasksByID(ctx context.Context, db DBTX, arg AdminTasksByI
 }
 
 const adminTasksOfContext = `-- name: AdminTasksOfContext :many
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as
-  FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as
+  FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as
           FROM holdfast.tasks c
          WHERE c.context_id = $1::text AND c.id < $2 AND c.id >= $3 AND c.state >= $4
            AND c.state <= $5 OFFSET 0) t
@@ -1066,7 +1062,6 @@ func (q *Queries) AdminTasksOfContext(ctx context.Context, db DBTX, arg AdminTas
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,
@@ -1142,7 +1137,7 @@ func (q *Queries) AdminTasksSaying(ctx context.Context, db DBTX, arg AdminTasksS
 }
 
 const adminTasksSince = `-- name: AdminTasksSince :many
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id > $1 ORDER BY id LIMIT $2
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id > $1 ORDER BY id LIMIT $2
 `
 
 type AdminTasksSinceParams struct {
@@ -1188,7 +1183,6 @@ func (q *Queries) AdminTasksSince(ctx context.Context, db DBTX, arg AdminTasksSi
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,

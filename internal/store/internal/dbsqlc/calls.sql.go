@@ -57,7 +57,7 @@ func (q *Queries) CallKnown(ctx context.Context, db DBTX, arg CallKnownParams) (
 }
 
 const callNote = `-- name: CallNote :one
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as, holdfast.note_at(t.id, $1) AS note,
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as, holdfast.note_at(t.id, $1) AS note,
        holdfast.message_at(t.id, (SELECT q.message_seq FROM holdfast.task_queue q WHERE q.id = t.id)) AS request
   FROM holdfast.tasks t WHERE t.id = $2
 `
@@ -106,7 +106,6 @@ func (q *Queries) CallNote(ctx context.Context, db DBTX, arg CallNoteParams) (Ca
 		&i.Task.WorkerID,
 		&i.Task.ClaimedAt,
 		&i.Task.Posted,
-		&i.Task.PostedAttempt,
 		&i.Task.HeardAt,
 		&i.Task.WakesAt,
 		&i.Task.Interruptible,
@@ -462,7 +461,7 @@ func (q *Queries) CallsSettle(ctx context.Context, db DBTX, arg CallsSettleParam
 }
 
 const callsUnended = `-- name: CallsUnended :many
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
  WHERE t.id = ANY(ARRAY(SELECT c.child
                           FROM holdfast.task_calls c
                          WHERE c.parent = $1 AND c.started_at IS NOT NULL))
@@ -508,7 +507,6 @@ func (q *Queries) CallsUnended(ctx context.Context, db DBTX, parent uuid.UUID) (
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,

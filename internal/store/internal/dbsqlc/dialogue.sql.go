@@ -173,7 +173,7 @@ func (q *Queries) ArtifactsListed(ctx context.Context, db DBTX, arg ArtifactsLis
 }
 
 const contextTasks = `-- name: ContextTasks :many
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as FROM holdfast.tasks t
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as FROM holdfast.tasks t
  WHERE t.context_id = $1 AND t.tenant = $2 AND t.owner = $3 AND t.agent = $4
    AND t.state IN (3, 4, 5, 6, 7, 8) AND t.id < $5 AND t.id <> $6
  ORDER BY t.id DESC LIMIT $7
@@ -236,7 +236,6 @@ func (q *Queries) ContextTasks(ctx context.Context, db DBTX, arg ContextTasksPar
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,

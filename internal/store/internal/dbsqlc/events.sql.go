@@ -165,19 +165,16 @@ WITH inp AS MATERIALIZED (
 ), lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.cancel_requested_at,
            t.worker_id, t.claimed_at, t.pushes, t.lineage,
-           t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait,
-           r.shown_rn, r.artifact_bytes, r.told
+           t.resumed_seq, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes, r.told
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.claimed_at = r.claimed_at
-       AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal
-                            WHEN t.posted_attempt = t.attempt THEN t.posted
-                            ELSE 0 END
+       AND (r.ordinal = -1 OR r.ordinal = t.run_ordinal AND r.post = t.posted)
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
     SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.lineage,
            l.post, l.after, l.n, l.status_ord, l.shown_rn, l.artifact_bytes, l.told,
-           s.rn AS status_rn, CASE WHEN s.listing AND NOT l.posted THEN l.last_seq + s.rn END AS artifacts_seq,
+           s.rn AS status_rn, CASE WHEN s.listing THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL)
                     AND NOT l.cancel_requested, false) AS again,
@@ -203,9 +200,7 @@ WITH inp AS MATERIALIZED (
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = e.last_seq + e.n,
-           run_ordinal = CASE WHEN e.post THEN t.run_ordinal ELSE t.run_ordinal + e.n END,
-           posted = CASE WHEN e.post THEN e.after ELSE t.posted END,
-           posted_attempt = CASE WHEN e.post THEN e.attempt ELSE t.posted_attempt END,
+           run_ordinal = CASE WHEN e.after < 0 THEN t.run_ordinal ELSE e.after END,
            heard_at = CASE WHEN e.post THEN now() ELSE t.heard_at END,
            state = coalesce(e.state, t.state),
            status_seq = coalesce(e.last_seq + e.status_rn, t.status_seq),
@@ -327,9 +322,8 @@ type EventsAppendRow struct {
 // and its ordinal fits. A statement has one claim of each attempt. A run without a row in the result was fenced,
 // another session has locked its task, or this is a retry of a committed statement; RunStates tells which.
 //
-// Events that an agent has posted (posts) have a count of their own: ordinal is the number of events
-// that were posted before, and after the number with these. (A posted event may be none in the log.)
-// All events of a task come from one of the two. The artifacts that a worker lists may lack posted ones.
+// A run has one writer: its worker, or the run API (posts). after is the ordinal with these events: a posted
+// event may be none in the log, or two. With the ordinal -1 the server ends the run, whatever its writer has written.
 //
 // A run that parks while a message is already waiting does not park. The task goes back to
 // submitted for that message, with the run's status message. A run that parks after the client
@@ -413,17 +407,19 @@ WITH run AS MATERIALIZED (
            unnest($2::integer[]) AS attempt,
            unnest($3::timestamptz[]) AS claimed_at,
            unnest($4::bigint[]) AS ordinal,
-           unnest($5::bigint[]) AS n,
-           unnest($6::smallint[]) AS state,
-           unnest($7::bigint[]) AS status_rn,
-           unnest($8::bigint[]) AS shown_rn,
-           unnest($9::boolean[]) AS direct,
-           unnest($10::bigint[]) AS artifact_bytes,
-           unnest($11::text[]) AS told,
+           unnest($5::boolean[]) AS post,
+           unnest($6::bigint[]) AS after,
+           unnest($7::bigint[]) AS n,
+           unnest($8::smallint[]) AS state,
+           unnest($9::bigint[]) AS status_rn,
+           unnest($10::bigint[]) AS shown_rn,
+           unnest($11::boolean[]) AS direct,
+           unnest($12::bigint[]) AS artifact_bytes,
+           unnest($13::text[]) AS told,
            generate_subscripts($1::uuid[], 1) AS nth
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.attempt, r.claimed_at, r.n, nullif(r.state, 0) AS state, nullif(r.status_rn, 0) AS status_rn,
-           nullif(r.shown_rn, 0) AS shown_rn,
+    SELECT t.id, t.attempt, r.claimed_at, r.post, r.after, r.n, nullif(r.state, 0) AS state,
+           nullif(r.status_rn, 0) AS status_rn, nullif(r.shown_rn, 0) AS shown_rn,
            r.direct, r.artifact_bytes, nullif(r.told, '')::json AS told, r.nth, t.kept, t.last_seq, t.worker_id,
            t.pushes, t.lineage, t.cancel_requested, t.cancel_requested_at
       FROM run r
@@ -431,14 +427,16 @@ WITH run AS MATERIALIZED (
         SELECT x.id, x.attempt, x.kept, x.last_seq, x.worker_id, x.pushes, x.lineage, x.cancel_requested,
                x.cancel_requested_at
           FROM holdfast.tasks x
-         WHERE x.id = r.id AND x.attempt = r.attempt AND x.claimed_at = r.claimed_at AND x.run_ordinal = r.ordinal
+         WHERE x.id = r.id AND x.attempt = r.attempt AND x.claimed_at = r.claimed_at
+           AND (r.ordinal = -1 OR x.run_ordinal = r.ordinal AND x.posted = r.post)
            AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.worker_id IS NOT NULL
         OFFSET 0 FOR NO KEY UPDATE OF x SKIP LOCKED
      ) t
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = l.last_seq + l.n,
-           run_ordinal = t.run_ordinal + l.n,
+           run_ordinal = CASE WHEN l.after < 0 THEN t.run_ordinal ELSE l.after END,
+           heard_at = CASE WHEN l.post THEN now() ELSE t.heard_at END,
            state = coalesce(l.state, t.state),
            status_seq = coalesce(l.last_seq + l.status_rn, t.status_seq),
            status_at = CASE WHEN l.status_rn IS NULL THEN t.status_at ELSE now() END,
@@ -461,14 +459,14 @@ WITH run AS MATERIALIZED (
            nullif(e.artifact_id, ''), nullif(e.payload, '')::json,
            CASE WHEN e.rn = l.status_rn AND l.state >= 3 THEN l.worker_id END,
            CASE WHEN e.rn = l.status_rn AND l.state >= 3 THEN l.claimed_at END
-      FROM (SELECT unnest($12::integer[]) AS run,
-                   unnest($13::bigint[]) AS rn,
-                   unnest($14::smallint[]) AS kind,
-                   unnest($15::smallint[]) AS state,
-                   unnest($16::boolean[]) AS append,
-                   unnest($17::boolean[]) AS last,
-                   unnest($18::text[]) AS artifact_id,
-                   unnest($19::text[]) AS payload) e
+      FROM (SELECT unnest($14::integer[]) AS run,
+                   unnest($15::bigint[]) AS rn,
+                   unnest($16::smallint[]) AS kind,
+                   unnest($17::smallint[]) AS state,
+                   unnest($18::boolean[]) AS append,
+                   unnest($19::boolean[]) AS last,
+                   unnest($20::text[]) AS artifact_id,
+                   unnest($21::text[]) AS payload) e
       JOIN lck l ON l.nth = e.run
 ), due AS MATERIALIZED (
     SELECT array_agg(id) AS tasks, array_agg(last_seq + status_rn) AS statuses, array_agg(last_seq + shown_rn) AS newest
@@ -491,6 +489,8 @@ type EventsAppendLeanParams struct {
 	Attempts      []int32
 	Claims        []time.Time
 	Ordinals      []int64
+	Posts         []bool
+	Afters        []int64
 	Counts        []int64
 	RunStates     []int16
 	StatusRns     []int64
@@ -522,7 +522,7 @@ type EventsAppendLeanRow struct {
 }
 
 // EventsAppend for runs that do only ordinary things: artifacts, notes, and the states working and ended. None of their
-// events was posted, is a wait or lists artifacts. The server has counted: a run has n events, of which the
+// events is a wait or lists artifacts. The server has counted: a run has n events, of which the
 // status_rn-th sets its state (0: none does), and the shown_rn-th is the last one that webhooks show; rn is an event's
 // place in its run, and run is the place of its run among the runs. Fences and results are those of EventsAppend.
 //
@@ -534,6 +534,8 @@ func (q *Queries) EventsAppendLean(ctx context.Context, db DBTX, arg EventsAppen
 		arg.Attempts,
 		arg.Claims,
 		arg.Ordinals,
+		arg.Posts,
+		arg.Afters,
 		arg.Counts,
 		arg.RunStates,
 		arg.StatusRns,
@@ -718,9 +720,8 @@ func (q *Queries) EventsOf(ctx context.Context, db DBTX, arg EventsOfParams) ([]
 const runStates = `-- name: RunStates :many
 SELECT t.id, t.attempt, t.claimed_at, t.run_ordinal, t.posted, t.state, t.last_seq, t.pushes, t.owned FROM unnest($1::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.claimed_at, x.run_ordinal,
-           (CASE WHEN x.posted_attempt = x.attempt THEN x.posted ELSE 0 END)::bigint AS posted, x.state, x.last_seq,
-           x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned
+    SELECT x.id, x.attempt, x.claimed_at, x.run_ordinal, x.posted, x.state, x.last_seq, x.pushes,
+           (x.worker_id IS NOT NULL)::boolean AS owned
       FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0
  ) t
@@ -737,7 +738,7 @@ type RunStatesRow struct {
 	Attempt    int32
 	ClaimedAt  pgtype.Timestamptz
 	RunOrdinal int64
-	Posted     int64
+	Posted     bool
 	State      int16
 	LastSeq    int64
 	Pushes     bool

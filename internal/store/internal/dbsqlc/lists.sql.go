@@ -237,11 +237,11 @@ func (q *Queries) TasksCountedOfContext(ctx context.Context, db DBTX, arg TasksC
 
 const tasksListed = `-- name: TasksListed :many
 
-SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.dialect, p.metadata, p.traceparent, p.created_at, p.state, p.direct, p.last_seq, p.status_seq, p.status_at, p.agent_metadata, p.artifacts_seq, p.artifact_bytes, p.stream_base, p.turns, p.pending, p.runs, p.attempt, p.run_ordinal, p.worker_id, p.claimed_at, p.posted, p.posted_attempt, p.heard_at, p.wakes_at, p.interruptible, p.resume_until, p.resumed_seq, p.cancel_requested, p.cancel_requested_at, p.lineage, p.pushes, p.kept, p.held_at, p.retried_as
+SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.dialect, p.metadata, p.traceparent, p.created_at, p.state, p.direct, p.last_seq, p.status_seq, p.status_at, p.agent_metadata, p.artifacts_seq, p.artifact_bytes, p.stream_base, p.turns, p.pending, p.runs, p.attempt, p.run_ordinal, p.worker_id, p.claimed_at, p.posted, p.heard_at, p.wakes_at, p.interruptible, p.resume_until, p.resumed_seq, p.cancel_requested, p.cancel_requested_at, p.lineage, p.pushes, p.kept, p.held_at, p.retried_as
   FROM unnest($1::text[]) AS o (owner)
  CROSS JOIN unnest($2::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
-    SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
+    SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
      WHERE t.tenant = $3 AND t.owner = o.owner AND t.agent = $4 AND NOT t.direct AND t.state = s.state
        AND t.state <= $5
        AND t.status_at >= $6 AND (t.status_at, t.id) < ($7::timestamptz, $8::uuid)
@@ -315,7 +315,6 @@ func (q *Queries) TasksListed(ctx context.Context, db DBTX, arg TasksListedParam
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,
@@ -340,11 +339,11 @@ func (q *Queries) TasksListed(ctx context.Context, db DBTX, arg TasksListedParam
 }
 
 const tasksListedOfContext = `-- name: TasksListedOfContext :many
-SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.dialect, p.metadata, p.traceparent, p.created_at, p.state, p.direct, p.last_seq, p.status_seq, p.status_at, p.agent_metadata, p.artifacts_seq, p.artifact_bytes, p.stream_base, p.turns, p.pending, p.runs, p.attempt, p.run_ordinal, p.worker_id, p.claimed_at, p.posted, p.posted_attempt, p.heard_at, p.wakes_at, p.interruptible, p.resume_until, p.resumed_seq, p.cancel_requested, p.cancel_requested_at, p.lineage, p.pushes, p.kept, p.held_at, p.retried_as
+SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.dialect, p.metadata, p.traceparent, p.created_at, p.state, p.direct, p.last_seq, p.status_seq, p.status_at, p.agent_metadata, p.artifacts_seq, p.artifact_bytes, p.stream_base, p.turns, p.pending, p.runs, p.attempt, p.run_ordinal, p.worker_id, p.claimed_at, p.posted, p.heard_at, p.wakes_at, p.interruptible, p.resume_until, p.resumed_seq, p.cancel_requested, p.cancel_requested_at, p.lineage, p.pushes, p.kept, p.held_at, p.retried_as
   FROM unnest($1::text[]) AS o (owner)
  CROSS JOIN unnest($2::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
-    SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
+    SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
      WHERE t.context_id = $3 AND t.tenant = $4 AND t.owner = o.owner AND t.agent = $5
        AND NOT t.direct AND t.state = s.state AND t.state <= $6
        AND t.status_at >= $7 AND (t.status_at, t.id) < ($8::timestamptz, $9::uuid)
@@ -415,7 +414,6 @@ func (q *Queries) TasksListedOfContext(ctx context.Context, db DBTX, arg TasksLi
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,

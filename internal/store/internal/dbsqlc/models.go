@@ -250,17 +250,15 @@ type Task struct {
 	Runs int32
 	// Fencing token: each claim and each rescue raises it; a write with an older one is refused.
 	Attempt int32
-	// How many events the current attempt has written, so that a retried append writes nothing twice.
+	// How many events the writer of the current attempt has written, so that a retried append writes nothing twice.
 	RunOrdinal int64
 	// The process that runs it now.
 	WorkerID *uuid.UUID
 	// When the newest attempt was claimed.
 	ClaimedAt pgtype.Timestamptz
-	// How many events posted_attempt has taken through the run API, so that a repeated upload writes nothing twice.
-	Posted int64
-	// The newest attempt whose agent has called the run API.
-	PostedAttempt int32
-	// When it last sent events or a heartbeat there.
+	// The writer of the current attempt is the run API, to which its agent posts; otherwise it is the worker.
+	Posted bool
+	// When its agent last sent events or a heartbeat to the run API.
 	HeardAt pgtype.Timestamptz
 	// When the wait of its agent ends; infinity: with the results of its calls; null: it does not wait. The next claim sets it to null.
 	WakesAt pgtype.Timestamptz

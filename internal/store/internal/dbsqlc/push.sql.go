@@ -1220,8 +1220,8 @@ func (q *Queries) PushTaskLock(ctx context.Context, db DBTX, id uuid.UUID) (int6
 }
 
 const pushTasks = `-- name: PushTasks :many
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as FROM unnest($1::uuid[]) AS i (id)
- CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as FROM unnest($1::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
 `
 
 type PushTasksParams struct {
@@ -1268,7 +1268,6 @@ func (q *Queries) PushTasks(ctx context.Context, db DBTX, arg PushTasksParams) (
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,

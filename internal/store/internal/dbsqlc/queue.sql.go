@@ -120,7 +120,7 @@ WITH s AS MATERIALIZED (
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = $11::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
-           claimed_at = now(), wakes_at = NULL
+           posted = false, heard_at = NULL, claimed_at = now(), wakes_at = NULL
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
               t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent
@@ -354,8 +354,7 @@ func (q *Queries) QueueHurry(ctx context.Context, db DBTX, id uuid.UUID) (QueueH
 }
 
 const runFor = `-- name: RunFor :one
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.posted_attempt, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
-       (CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)::bigint AS posted,
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
        coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
        coalesce(q.interrupted, false)::boolean AS interrupted, coalesce(q.turn, 0)::integer AS turn,
        coalesce(q.tries, 0)::integer AS tries, coalesce(q.spared, 0)::integer AS spared,
@@ -375,7 +374,6 @@ type RunForParams struct {
 type RunForRow struct {
 	Task        Task
 	Owned       bool
-	Posted      int64
 	MessageSeq  int64
 	InputSeq    int64
 	Interrupted bool
@@ -419,7 +417,6 @@ func (q *Queries) RunFor(ctx context.Context, db DBTX, arg RunForParams) (RunFor
 		&i.Task.WorkerID,
 		&i.Task.ClaimedAt,
 		&i.Task.Posted,
-		&i.Task.PostedAttempt,
 		&i.Task.HeardAt,
 		&i.Task.WakesAt,
 		&i.Task.Interruptible,
@@ -433,7 +430,6 @@ func (q *Queries) RunFor(ctx context.Context, db DBTX, arg RunForParams) (RunFor
 		&i.Task.HeldAt,
 		&i.Task.RetriedAs,
 		&i.Owned,
-		&i.Posted,
 		&i.MessageSeq,
 		&i.InputSeq,
 		&i.Interrupted,
@@ -446,16 +442,36 @@ func (q *Queries) RunFor(ctx context.Context, db DBTX, arg RunForParams) (RunFor
 	return i, err
 }
 
+const runHandOver = `-- name: RunHandOver :one
+UPDATE holdfast.tasks t
+   SET posted = true, run_ordinal = CASE WHEN t.posted THEN t.run_ordinal ELSE 0 END
+ WHERE t.id = $1 AND t.attempt = $2 AND t.claimed_at = $3::timestamptz
+   AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+RETURNING t.id
+`
+
+type RunHandOverParams struct {
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt time.Time
+}
+
+// Makes the run API the writer of an attempt, whose ordinals begin at 0 again. Fenced like EventsAppend. A repetition
+// changes nothing. No row: the attempt is over.
+func (q *Queries) RunHandOver(ctx context.Context, db DBTX, arg RunHandOverParams) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, runHandOver, arg.ID, arg.Attempt, arg.ClaimedAt)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const runHeard = `-- name: RunHeard :one
 UPDATE holdfast.tasks t
-   SET posted = CASE WHEN $1::bigint >= 0 THEN $2::bigint
-                     WHEN t.posted_attempt = t.attempt THEN t.posted
-                     ELSE 0 END,
-       posted_attempt = t.attempt, heard_at = now()
+   SET run_ordinal = CASE WHEN $1::bigint >= 0 THEN $2::bigint ELSE t.run_ordinal END, heard_at = now()
  WHERE t.id = $3 AND t.attempt = $4 AND t.claimed_at = $5::timestamptz
    AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
-   AND ($1::bigint = -1 OR $1::bigint = CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)
-RETURNING t.posted, t.cancel_requested
+   AND ($1::bigint = -1 OR t.posted AND t.run_ordinal = $1::bigint)
+RETURNING t.cancel_requested
 `
 
 type RunHeardParams struct {
@@ -466,14 +482,9 @@ type RunHeardParams struct {
 	ClaimedAt time.Time
 }
 
-type RunHeardRow struct {
-	Posted          int64
-	CancelRequested bool
-}
-
 // Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
 // that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
-func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (RunHeardRow, error) {
+func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (bool, error) {
 	row := db.QueryRow(ctx, runHeard,
 		arg.Ordinal,
 		arg.After,
@@ -481,9 +492,9 @@ func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (Ru
 		arg.Attempt,
 		arg.ClaimedAt,
 	)
-	var i RunHeardRow
-	err := row.Scan(&i.Posted, &i.CancelRequested)
-	return i, err
+	var cancel_requested bool
+	err := row.Scan(&cancel_requested)
+	return cancel_requested, err
 }
 
 const runRequeue = `-- name: RunRequeue :one
@@ -587,7 +598,7 @@ func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams)
 const runSilence = `-- name: RunSilence :one
 SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
  WHERE t.id = $1 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = $2
-   AND t.claimed_at = $3::timestamptz AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL
+   AND t.claimed_at = $3::timestamptz AND t.heard_at IS NOT NULL
 `
 
 type RunSilenceParams struct {

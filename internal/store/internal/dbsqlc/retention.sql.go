@@ -218,7 +218,7 @@ func (q *Queries) EndedAgents(ctx context.Context, db DBTX, arg EndedAgentsParam
 }
 
 const endedBefore = `-- name: EndedBefore :many
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks
  WHERE state >= 5 AND kept = $1 AND id >= $2 AND id < $3 AND agent COLLATE "C" = $4::text
    AND held_at IS NULL
    AND status_at < $5 AND (status_at, id) > ($6::timestamptz, $7::uuid)
@@ -284,7 +284,6 @@ func (q *Queries) EndedBefore(ctx context.Context, db DBTX, arg EndedBeforeParam
 			&i.WorkerID,
 			&i.ClaimedAt,
 			&i.Posted,
-			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.WakesAt,
 			&i.Interruptible,

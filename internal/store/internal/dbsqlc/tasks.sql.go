@@ -349,7 +349,7 @@ func (q *Queries) ResumeState(ctx context.Context, db DBTX, id uuid.UUID) (Resum
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller must check the owner.
@@ -384,7 +384,6 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.WorkerID,
 		&i.ClaimedAt,
 		&i.Posted,
-		&i.PostedAttempt,
 		&i.HeardAt,
 		&i.WakesAt,
 		&i.Interruptible,
@@ -599,13 +598,14 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes, lineage, traceparent)
+                                attempt, runs, worker_id, claimed_at, posted, dialect, metadata, pushes, lineage,
+                                traceparent)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect,
-           nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.lease > '0',
+           f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
       FROM free f
      WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
      ORDER BY f.id
@@ -774,11 +774,11 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 const taskCreateLean = `-- name: TaskCreateLean :many
 WITH created AS (
     INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata, traceparent)
+                                attempt, runs, worker_id, claimed_at, posted, dialect, metadata, traceparent)
     SELECT i.id, i.agent, i.tenant, i.owner, i.context_id, 1, 1, 1,
            CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END,
-           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.dialect, nullif(i.metadata, '')::json,
-           nullif(i.traceparent, '')
+           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.lease > '0', i.dialect,
+           nullif(i.metadata, '')::json, nullif(i.traceparent, '')
       FROM (SELECT unnest($2::uuid[]) AS id,
                    unnest($3::text[]) AS agent,
                    unnest($4::text[]) AS tenant,
@@ -787,7 +787,8 @@ WITH created AS (
                    unnest($7::text[]) AS dialect,
                    unnest($8::text[]) AS metadata,
                    unnest($9::text[]) AS traceparent,
-                   nullif(unnest($10::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id) i
+                   unnest($10::interval[]) AS lease,
+                   nullif(unnest($11::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id) i
     RETURNING id, created_at
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes)
@@ -795,8 +796,8 @@ WITH created AS (
            CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, i.message_bytes
       FROM (SELECT unnest($2::uuid[]) AS id,
                    unnest($3::text[]) AS agent,
-                   nullif(unnest($10::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id,
-                   unnest($11::interval[]) AS lease,
+                   nullif(unnest($11::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id,
+                   unnest($10::interval[]) AS lease,
                    unnest($12::interval[]) AS look,
                    unnest($13::integer[]) AS message_bytes) i
 ), logged AS (
@@ -820,8 +821,8 @@ type TaskCreateLeanParams struct {
 	Dialects     []string
 	Metadatas    []string
 	Traceparents []string
-	Workers      []uuid.UUID
 	Leases       []time.Duration
+	Workers      []uuid.UUID
 	Looks        []time.Duration
 	MessageBytes []int32
 	Payloads     []string
@@ -849,8 +850,8 @@ func (q *Queries) TaskCreateLean(ctx context.Context, db DBTX, arg TaskCreateLea
 		arg.Dialects,
 		arg.Metadatas,
 		arg.Traceparents,
-		arg.Workers,
 		arg.Leases,
+		arg.Workers,
 		arg.Looks,
 		arg.MessageBytes,
 		arg.Payloads,
@@ -879,7 +880,7 @@ func (q *Queries) TaskCreateLean(ctx context.Context, db DBTX, arg TaskCreateLea
 }
 
 const taskFind = `-- name: TaskFind :one
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks
  WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean)
    AND agent = $5
 `
@@ -930,7 +931,6 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 		&i.WorkerID,
 		&i.ClaimedAt,
 		&i.Posted,
-		&i.PostedAttempt,
 		&i.HeardAt,
 		&i.WakesAt,
 		&i.Interruptible,
@@ -948,7 +948,7 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 }
 
 const taskNamed = `-- name: TaskNamed :one
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks
  WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean)
    AND agent = $6
 `
@@ -1001,7 +1001,6 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 		&i.WorkerID,
 		&i.ClaimedAt,
 		&i.Posted,
-		&i.PostedAttempt,
 		&i.HeardAt,
 		&i.WakesAt,
 		&i.Interruptible,
@@ -1354,7 +1353,7 @@ func (q *Queries) TaskRetried(ctx context.Context, db DBTX, arg TaskRetriedParam
 }
 
 const taskSeen = `-- name: TaskSeen :one
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, posted_attempt, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
+SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
 `
 
 type TaskSeenParams struct {
@@ -1401,7 +1400,6 @@ func (q *Queries) TaskSeen(ctx context.Context, db DBTX, arg TaskSeenParams) (Ta
 		&i.WorkerID,
 		&i.ClaimedAt,
 		&i.Posted,
-		&i.PostedAttempt,
 		&i.HeardAt,
 		&i.WakesAt,
 		&i.Interruptible,

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net"
 	nethttp "net/http"
@@ -101,28 +102,30 @@ func (b *backend) call(
 		return err
 	}
 	run.Began()
+	if response.StatusCode == nethttp.StatusAccepted {
+		return accepted(ctx, run, &body{in: response.Body, framed: true})
+	}
 	player := wire.NewPlayer(run, out)
 	if err := b.play(ctx, run, player, response); err != nil {
 		return err
 	}
 	web.Drain(response.Body, cancel)
-	if response.StatusCode == nethttp.StatusAccepted && !player.Settled() {
-		return elsewhere(ctx, run)
-	}
 	return nil
 }
 
-// elsewhere waits for the end of a run that its agent has accepted: its events come through the run API.
-func elsewhere(ctx context.Context, run *executor.Run) error {
-	if run.API == nil {
+// accepted waits for the end of a run whose agent has answered 202: it posts all events to the run API.
+func accepted(ctx context.Context, run *executor.Run, body io.Reader) error {
+	n, err := io.ReadFull(body, make([]byte, 1))
+	switch {
+	case n > 0:
+		return &executor.Failure{Msg: "the agent answered 202 Accepted with a body: answer 202 without one and post all events to the run API, " +
+			"or answer 200 with them"}
+	case !errors.Is(err, io.EOF):
+		return err
+	case run.API == nil:
 		return &executor.Failure{Msg: "the agent answered 202 Accepted, but this server has no run API through which its events could come"}
 	}
-	select {
-	case <-run.API.Ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return run.API.HandOver(ctx)
 }
 
 func (b *backend) setHeaders(h nethttp.Header, key string, id task.ID, trace tracing.Context) {
@@ -146,8 +149,7 @@ func (b *backend) play(ctx context.Context, run *executor.Run, player *wire.Play
 	if response.StatusCode == nethttp.StatusNoContent || response.ContentLength == 0 {
 		return nil
 	}
-	// With 202 the end of the answer is not that of the run.
-	body := &body{in: response.Body, framed: framed(response) || response.StatusCode == nethttp.StatusAccepted}
+	body := &body{in: response.Body, framed: framed(response)}
 	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if err != nil {
 		mediaType = response.Header.Get("Content-Type")

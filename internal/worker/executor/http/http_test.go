@@ -162,7 +162,7 @@ func TestRunEndsAtSettlingEvent(t *testing.T) {
 	<-released
 }
 
-// An agent that answers 202 has accepted the run. The answer may have events, and the others come through the run API.
+// An agent that answers 202 has accepted the run, and posts all events to the run API.
 func TestAcceptedRuns(t *testing.T) {
 	t.Parallel()
 	accepts := func(body string) executor.Executor {
@@ -178,32 +178,34 @@ func TestAcceptedRuns(t *testing.T) {
 	newRun := func() (run *executor.Run, ended chan struct{}) {
 		ended = make(chan struct{})
 		run = executortest.NewRun("hello")
-		run.API, run.OnBegin = &executor.API{Ended: ended}, func() { began <- struct{}{} }
+		run.API = &executor.API{HandOver: func(ctx context.Context) error {
+			began <- struct{}{}
+			select {
+			case <-ended:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}}
 		return run, ended
 	}
-	for _, body := range []string{"", `{"type":"status","message":"accepted"}` + "\n"} {
-		run, ended := newRun()
-		out := executortest.NewRecorder()
-		done := executortest.Go(t.Context(), accepts(body), run, out)
-		<-began
-		out.Await(t, strings.Count(body, "\n"))
-		close(ended)
-		require.NoError(t, executortest.Wait(t, done))
-	}
+	run, ended := newRun()
+	done := executortest.Go(t.Context(), accepts(""), run, executortest.NewRecorder())
+	<-began
+	close(ended)
+	require.NoError(t, executortest.Wait(t, done))
 
-	run, _ := newRun()
+	run, _ = newRun()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	done := executortest.Go(ctx, accepts(""), run, executortest.NewRecorder())
+	done = executortest.Go(ctx, accepts(""), run, executortest.NewRecorder())
 	<-began
 	cancel(executor.ErrTimeout)
 	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrTimeout)
 
-	run, _ = newRun()
-	out := executortest.NewRecorder()
-	require.NoError(t, accepts(`{"type":"complete"}`).Execute(t.Context(), run, out), "the answer itself ends the run")
-	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
-
-	_, err := execute(t, accepts(""))
+	out, err := execute(t, accepts(`{"type":"complete"}`))
+	require.ErrorContains(t, err, "202 Accepted with a body")
+	require.Empty(t, out.Events())
+	_, err = execute(t, accepts(""))
 	require.ErrorContains(t, err, "no run API")
 }
 
