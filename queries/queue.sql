@@ -7,6 +7,11 @@
 -- the whole queue. since[i] skips the dead prefix of the index, which vacuum cannot remove while
 -- another session has an old snapshot. Index task_queue_ready.
 --
+-- For remote workers there are seats, and slots[i] of them for agents[i]: its runs go to the workers
+-- seat_workers[j] with seat_agents[j] = agents[i], in the order of the arrays. Their lease begins now and lasts
+-- leases[i] (0: none, they are not remote), a replica looks at them after looks[i], and the run API writes their
+-- events.
+--
 -- All claimed messages larger than @small together have at most @bytes, and the others @most. With @alone
 -- it claims the oldest large one even if that does not fit. Without, it passes over those that do not, so
 -- that small messages need not wait for them.
@@ -17,22 +22,21 @@
 -- could lock: PostgreSQL locks a queue row, then its task, and stops at the limit. No task that it is
 -- about to lock has moved: the commit that ends a task deletes its queue row, and this statement has
 -- either locked that row before or does not find it.
-WITH s AS MATERIALIZED (
+WITH a AS MATERIALIZED (
+    SELECT unnest(@agents::text[]) AS agent, unnest(@slots::integer[]) AS slots, unnest(@since::timestamptz[]) AS since,
+           unnest(@older::interval[]) AS older, unnest(@leases::interval[]) AS lease, unnest(@looks::interval[]) AS look
+), s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY(@agents::text[])
        AND (q.message_bytes <= @bytes::bigint OR @alone::boolean)
-       AND q.available_at <= now() - (SELECT i.older
-                                        FROM (SELECT unnest(@agents::text[]) AS agent,
-                                                     unnest(@older::interval[]) AS older) i
-                                       WHERE i.agent = q.agent)
+       AND q.available_at <= now() - (SELECT a.older FROM a WHERE a.agent = q.agent)
      ORDER BY q.available_at, q.id
      LIMIT @suspects::integer
        FOR UPDATE SKIP LOCKED
 ), c AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
-          FROM (SELECT unnest(@agents::text[]) AS agent, unnest(@slots::integer[]) AS slots,
-                       unnest(@since::timestamptz[]) AS since, unnest(@older::interval[]) AS older) a
+          FROM a
          CROSS JOIN LATERAL (
             SELECT r.id
               FROM (SELECT q.id FROM holdfast.task_queue q
@@ -65,21 +69,37 @@ WITH s AS MATERIALIZED (
          WHERE x.id = ANY((SELECT ids FROM b)::uuid[]) AND x.state NOT IN (3, 4, 5, 6, 7, 8)
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
+), seat AS MATERIALIZED (
+    SELECT u.agent, u.worker, row_number() OVER (PARTITION BY u.agent ORDER BY u.ord) AS nth
+      FROM (SELECT unnest(@seat_agents::text[]) AS agent, unnest(@seat_workers::uuid[]) AS worker,
+                   generate_subscripts(@seat_agents::text[], 1) AS ord) u
+), given AS MATERIALIZED (
+    SELECT o.id, coalesce(seat.worker, @worker::uuid) AS worker, nullif(a.lease, '0') AS lease,
+           nullif(a.look, '0') AS look
+      FROM (SELECT q.id, q.agent, row_number() OVER (PARTITION BY q.agent ORDER BY q.available_at, q.id) AS nth
+              FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM l)::uuid[])) o
+      JOIN a ON a.agent = o.agent
+      LEFT JOIN seat ON seat.agent = o.agent AND seat.nth = o.nth
 ), q AS (
-    UPDATE holdfast.task_queue SET worker_id = @worker::uuid, tries = tries + 1, lease_until = NULL, look_at = NULL
-     WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, message_bytes, input_seq, interrupted, turn, tries, available_at, away_since, suspect,
-              spared, forwarded ->> message_seq::text AS forwarded
+    UPDATE holdfast.task_queue q
+       SET worker_id = (SELECT given.worker FROM given WHERE given.id = q.id), tries = q.tries + 1,
+           lease_until = now() + (SELECT given.lease FROM given WHERE given.id = q.id),
+           look_at = now() + (SELECT given.look FROM given WHERE given.id = q.id)
+     WHERE q.id = ANY((SELECT ids FROM l)::uuid[])
+    RETURNING q.id, q.message_seq, q.message_bytes, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at,
+              q.away_since, q.suspect, q.spared, q.forwarded ->> q.message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
-       SET worker_id = @worker::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
-           posted = false, heard_at = NULL, claimed_at = now(), wakes_at = NULL
+       SET worker_id = (SELECT given.worker FROM given WHERE given.id = t.id), attempt = t.attempt + 1,
+           runs = t.runs + 1, run_ordinal = 0, heard_at = NULL, claimed_at = now(), wakes_at = NULL,
+           posted = (SELECT given.lease IS NOT NULL FROM given WHERE given.id = t.id)
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
-              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent
+              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent, t.worker_id
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent,
+       t.worker_id::uuid AS worker_id,
        q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries,
        q.available_at, now()::timestamptz AS claimed_at,
        (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for,

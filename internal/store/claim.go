@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -24,6 +25,7 @@ type Claimed struct {
 	MessageSeq task.Seq
 	Wait       *Wait // that this turn follows, or the resume that began it, or nil
 	task.Fence
+	Worker          task.ID // that Claim gave the run to
 	Turn            int
 	Try             int
 	CancelRequested bool
@@ -61,10 +63,14 @@ func (c *Claimed) Said() task.Seq {
 	return c.MessageSeq + 1
 }
 
-// Demand is the number of runs of an agent that a worker can take.
+// Demand is the number of runs of an agent that workers can take.
 type Demand struct {
 	Agent string
-	Slots int
+	Slots int // of a worker of this process
+	// Seats has the remote worker of each run instead, in the order in which they get one. The run API writes the events of
+	// these runs. Their leases last for Lease, and a replica looks at them after Look, at most Lease.
+	Seats       []task.ID
+	Lease, Look time.Duration
 	// Since skips queue rows that became available earlier; zero skips none. An earlier run says it (Claimed).
 	Since time.Time
 	Older time.Duration // claim only what has been due for so long
@@ -103,15 +109,21 @@ func FirstFence(h *task.Task) task.Fence {
 
 func claimedAt(f task.Fence) time.Time { return time.UnixMicro(f.ClaimedAt) }
 
-// Claim claims due tasks for a worker and raises their attempt. If its connection dies, the outcome
-// is unknown; Owned then finds the claimed runs.
+// Claim claims due tasks for a worker or for remote workers (Demand.Seats), and raises their attempt. The oldest come first. If its
+// connection dies, the outcome is unknown: Owned then finds the runs of the worker, and the leases of the others end.
 func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Claimed, error) {
-	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}, Small: limit.SmallBytes, Bytes: claimBytes, Most: claimBytes, Alone: true}
-	for _, d := range want {
-		arg.Agents = append(arg.Agents, d.Agent)
-		arg.Slots = append(arg.Slots, int32(d.Slots))
-		arg.Since = append(arg.Since, d.Since)
-		arg.Older = append(arg.Older, d.Older)
+	arg := dbsqlc.QueueClaimParams{
+		Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}, SeatAgents: []string{}, SeatWorkers: []uuid.UUID{},
+		Small: limit.SmallBytes, Bytes: claimBytes, Most: claimBytes, Alone: true,
+	}
+	for i := range want {
+		d := &want[i]
+		arg.Agents, arg.Slots = append(arg.Agents, d.Agent), append(arg.Slots, int32(d.Slots+len(d.Seats)))
+		arg.Since, arg.Older = append(arg.Since, d.Since), append(arg.Older, d.Older)
+		arg.Leases, arg.Looks = append(arg.Leases, d.Lease), append(arg.Looks, d.Look)
+		for _, w := range d.Seats {
+			arg.SeatAgents, arg.SeatWorkers = append(arg.SeatAgents, d.Agent), append(arg.SeatWorkers, uuid.UUID(w))
+		}
 		for _, id := range d.Skip {
 			arg.Skip = append(arg.Skip, uuid.UUID(id))
 		}
@@ -129,6 +141,9 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 		return nil, translate("claim", err)
 	}
 	s.flushed("claim", len(rows), start)
+	slices.SortStableFunc(rows, func(a, b dbsqlc.QueueClaimRow) int {
+		return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), slices.Compare(a.ID[:], b.ID[:]))
+	})
 	passed := !arg.Alone
 	for i := range rows {
 		passed = passed || rows[i].MessageBytes > limit.SmallBytes
@@ -142,6 +157,7 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes, Traceparent: r.Traceparent,
 			ClaimedAt: pgtype.Timestamptz{Time: r.ClaimedAt, Valid: true},
 		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input, r.Forwarded})
+		out[i].Worker = task.ID(r.WorkerID)
 		out[i].Waited, out[i].Since, out[i].Suspect = r.ClaimedAt.Sub(r.AvailableAt), sinceOf(r.AvailableAt, passed), r.Suspect
 		if r.Away {
 			out[i].AwayFor = max(r.AwayFor, 1)

@@ -52,21 +52,16 @@ func TestClaimsAreLimitedInBytes(t *testing.T) {
 func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	f := parallel(t)
 	w := f.worker(time.Hour)
-	for name, claim := range map[string]func(alone bool) []*Claimed{
-		"in the process": func(alone bool) (got []*Claimed) {
-			want := []Demand{{Agent: "a", Slots: 2, Bytes: limit.SmallBytes, Further: !alone}, {Agent: "b", Slots: 2, Bytes: limit.SmallBytes, Further: !alone}}
-			got = storetest.Must(f.Claim(t.Context(), w, want))(t)
-			return got
-		},
-		"of remote workers": func(alone bool) (got []*Claimed) {
-			want := []RemoteDemand{{Agent: "a", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}, {Agent: "b", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}}
-			won := storetest.Must(f.ClaimRemote(t.Context(), want, limit.SmallBytes, alone))(t)
-			for _, c := range won {
-				got = append(got, c.Claimed)
-			}
-			return got
-		},
+	for name, one := range map[string]Demand{
+		"in the process":    {Slots: 2},
+		"of remote workers": {Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour},
 	} {
+		claim := func(alone bool) []*Claimed {
+			one.Agent, one.Bytes, one.Further = "a", limit.SmallBytes, !alone
+			other := one
+			other.Agent = "b"
+			return storetest.Must(f.Claim(t.Context(), w, []Demand{one, other}))(t)
+		}
 		var large, small []task.ID
 		queue := func(agent string, size int) task.ID {
 			n := fresh(agent)

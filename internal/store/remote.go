@@ -1,83 +1,16 @@
 package store
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
-
-// RemoteDemand is what remote workers can take of an agent's runs.
-type RemoteDemand struct {
-	Agent string
-	Seats []task.ID // the worker of each run, in the order in which they get one
-	// Since skips queue rows that became available earlier; zero skips none. An earlier run says it (Claimed).
-	Since time.Time
-	Lease time.Duration
-	Look  time.Duration // until a replica looks at a run, at most Lease
-}
-
-// Remote is a run that a remote worker has claimed.
-type Remote struct {
-	*Claimed
-	Worker task.ID
-}
-
-// ClaimRemote claims due tasks for remote workers, at most one for each seat. All large messages together have at most so
-// many bytes; with alone, the oldest may be larger. If its connection dies, the outcome is unknown: the leases of the claimed
-// runs end.
-func (s *Store) ClaimRemote(ctx context.Context, want []RemoteDemand, maxBytes int64, alone bool) ([]Remote, error) {
-	arg := dbsqlc.RemoteClaimParams{Suspects: 1, Small: limit.SmallBytes, Bytes: min(maxBytes, claimBytes), Most: claimBytes, Alone: alone}
-	for _, d := range want {
-		arg.Agents, arg.Slots, arg.Since = append(arg.Agents, d.Agent), append(arg.Slots, int32(len(d.Seats))), append(arg.Since, d.Since)
-		arg.Leases, arg.Looks = append(arg.Leases, d.Lease), append(arg.Looks, d.Look)
-		for _, w := range d.Seats {
-			arg.SeatAgents, arg.SeatWorkers = append(arg.SeatAgents, d.Agent), append(arg.SeatWorkers, uuid.UUID(w))
-		}
-	}
-	start := time.Now()
-	rows, err := s.q.RemoteClaim(ctx, s.hot, arg)
-	if err != nil {
-		return nil, translate("claim for remote workers", err)
-	}
-	s.flushed("claim", len(rows), start)
-	// The oldest first, for each worker.
-	slices.SortStableFunc(rows, func(a, b dbsqlc.RemoteClaimRow) int {
-		return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), slices.Compare(a.ID[:], b.ID[:]))
-	})
-	passed := !arg.Alone
-	for i := range rows {
-		passed = passed || rows[i].MessageBytes > limit.SmallBytes
-	}
-	out := make([]Remote, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		c := s.claimed(ctx, &dbsqlc.Task{
-			ID: r.ID, ClientID: r.ClientID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner,
-			ContextID: r.ContextID, State: r.State, LastSeq: r.LastSeq, Dialect: r.Dialect, Attempt: r.Attempt,
-			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes,
-			ClaimedAt: pgtype.Timestamptz{Time: r.ClaimedAt, Valid: true},
-		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input, r.Forwarded})
-		c.Waited, c.Since, c.Suspect = r.ClaimedAt.Sub(r.AvailableAt), sinceOf(r.AvailableAt, passed), r.Suspect
-		if r.Away {
-			c.AwayFor = max(r.AwayFor, 1)
-		}
-		out[i].Claimed = c
-		if r.WorkerID != nil {
-			out[i].Worker = task.ID(*r.WorkerID)
-		}
-	}
-	return out, nil
-}
 
 // LentRun names a run of a remote worker: its task, and when it was claimed (task.Fence).
 type LentRun struct {

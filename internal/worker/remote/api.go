@@ -45,7 +45,7 @@ const (
 // Store is what the worker API needs of the database.
 type Store interface {
 	FindRun(ctx context.Context, id task.ID, withMessage bool) (*store.Run, error)
-	ClaimRemote(ctx context.Context, want []store.RemoteDemand, maxBytes int64, alone bool) ([]store.Remote, error)
+	Claim(ctx context.Context, worker task.ID, want []store.Demand) ([]*store.Claimed, error)
 	RenewRemote(ctx context.Context, worker task.ID, runs []store.LentRun, leases map[string]time.Duration) ([]store.Renewal, error)
 	Lent(ctx context.Context, worker task.ID, agents []string) ([]store.LentRun, error)
 	ExpireRemote(ctx context.Context, agents []string, others bool) ([]store.Rescued, error)
@@ -527,7 +527,7 @@ func (a *API) waiting(delta int) {
 }
 
 // lend begins claimed runs, and adds them to the answer.
-func (a *API) lend(x *exchange, entry *worker, got []store.Remote, answer *claimed) error {
+func (a *API) lend(x *exchange, entry *worker, got []*store.Claimed, answer *claimed) error {
 	if len(got) == 0 {
 		return nil
 	}
@@ -539,7 +539,7 @@ func (a *API) lend(x *exchange, entry *worker, got []store.Remote, answer *claim
 	visits := make([]*workers.Visit, len(got))
 	docs := make([]claimedRun, len(got))
 	for i, c := range got {
-		v, err := a.o.Pool.Lend(ctx, c.Claimed)
+		v, err := a.o.Pool.Lend(ctx, c)
 		if err == nil {
 			visits[i] = v
 			docs[i], err = a.document(ctx, v)
@@ -579,11 +579,11 @@ func (a *API) document(ctx context.Context, v *workers.Visit) (claimedRun, error
 }
 
 // giveBack gives back runs that their worker does not get.
-func (a *API) giveBack(runs []store.Remote, why string) {
+func (a *API) giveBack(runs []*store.Claimed, why string) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	for _, c := range runs {
-		if err := a.o.Pool.GiveBackRemote(ctx, c.Claimed, why); err != nil {
+		if err := a.o.Pool.GiveBackRemote(ctx, c, why); err != nil {
 			a.o.Log.Warn("could not give back a run; it waits until its lease ends", "task_id", c.Task.PublicID, "error", err)
 		}
 	}

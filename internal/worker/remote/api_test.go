@@ -76,9 +76,9 @@ type counting struct {
 	r *replica
 }
 
-func (c counting) ClaimRemote(ctx context.Context, want []store.RemoteDemand, most int64, alone bool) ([]store.Remote, error) {
+func (c counting) Claim(ctx context.Context, worker task.ID, want []store.Demand) ([]*store.Claimed, error) {
 	c.r.claims.Add(1)
-	return c.Store.ClaimRemote(ctx, want, most, alone)
+	return c.Store.Claim(ctx, worker, want)
 }
 
 type options struct {

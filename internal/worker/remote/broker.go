@@ -28,7 +28,7 @@ type waiter struct {
 	in    []*queue       // the agents with slots when it entered
 
 	// broker.mu guards them.
-	got    []store.Remote
+	got    []*store.Claimed
 	asked  int  // statements and reservations under way that may give it runs
 	over   bool // it is not in the queues any more, or is to be dropped from them
 	served chan struct{}
@@ -111,7 +111,7 @@ func (b *broker) enter(entry *worker, slots map[string]int) *waiter {
 }
 
 // leave ends the wait of a claim, and returns the runs that it has got. It blocks while a statement may give it some.
-func (b *broker) leave(w *waiter) []store.Remote {
+func (b *broker) leave(w *waiter) []*store.Claimed {
 	b.mu.Lock()
 	b.drop(w)
 	for w.asked > 0 {
@@ -206,7 +206,7 @@ func (s *Slot) Start(c *store.Claimed) {
 	s.b.count(s.q.name, 0)
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
-	s.w.got = append(s.w.got, store.Remote{Claimed: c, Worker: s.w.entry.id})
+	s.w.got = append(s.w.got, c)
 	s.b.settle(s.w)
 }
 
@@ -327,13 +327,15 @@ func (b *broker) settle(w *waiter) {
 func (b *broker) statement(ctx context.Context, seats []seat, alone bool) (full map[*queue]int, ok bool) {
 	full = map[*queue]int{}
 	asked, byAgent, byWorker := map[*queue]int{}, map[string]*queue{}, map[task.ID]*waiter{}
-	demands := map[*queue]*store.RemoteDemand{}
-	now := time.Now()
+	demands := map[*queue]*store.Demand{}
+	now, most := time.Now(), b.memory.Messages()
 	b.mu.Lock()
 	for _, s := range seats {
 		d := demands[s.q]
 		if d == nil {
-			d = &store.RemoteDemand{Agent: s.q.name, Since: s.q.since, Lease: s.q.lease, Look: s.q.look}
+			d = &store.Demand{
+				Agent: s.q.name, Since: s.q.since, Lease: s.q.lease, Look: s.q.look, Bytes: most, Further: !alone,
+			}
 			if now.Sub(s.q.scanned) > fullScanEvery {
 				s.q.scanned, d.Since = now, time.Time{}
 			}
@@ -344,14 +346,14 @@ func (b *broker) statement(ctx context.Context, seats []seat, alone bool) (full 
 		asked[s.q]++
 	}
 	b.mu.Unlock()
-	want := make([]store.RemoteDemand, 0, len(demands))
+	want := make([]store.Demand, 0, len(demands))
 	for _, d := range demands {
 		want = append(want, *d)
 	}
 	// A stop must not interrupt a claim: nobody would run what it won until the lease expired.
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	won, err := b.store.ClaimRemote(claiming, want, b.memory.Messages(), alone)
+	won, err := b.store.Claim(claiming, task.ID{}, want)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -376,7 +378,7 @@ func (b *broker) statement(ctx context.Context, seats []seat, alone bool) (full 
 		b.count(q.name, c.Waited)
 	}
 	// The next claim may win the tasks that one with a large message has passed over.
-	passed := alone && slices.ContainsFunc(won, func(c store.Remote) bool { return c.Since.IsZero() })
+	passed := alone && slices.ContainsFunc(won, func(c *store.Claimed) bool { return c.Since.IsZero() })
 	for q, n := range asked {
 		if counts[q] == n || passed {
 			full[q] = 1

@@ -64,28 +64,27 @@ func (q *Queries) QueueAcquit(ctx context.Context, db DBTX, arg QueueAcquitParam
 
 const queueClaim = `-- name: QueueClaim :many
 
-WITH s AS MATERIALIZED (
+WITH a AS MATERIALIZED (
+    SELECT unnest($1::text[]) AS agent, unnest($2::integer[]) AS slots, unnest($3::timestamptz[]) AS since,
+           unnest($4::interval[]) AS older, unnest($5::interval[]) AS lease, unnest($6::interval[]) AS look
+), s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY($1::text[])
-       AND (q.message_bytes <= $2::bigint OR $3::boolean)
-       AND q.available_at <= now() - (SELECT i.older
-                                        FROM (SELECT unnest($1::text[]) AS agent,
-                                                     unnest($4::interval[]) AS older) i
-                                       WHERE i.agent = q.agent)
+       AND (q.message_bytes <= $7::bigint OR $8::boolean)
+       AND q.available_at <= now() - (SELECT a.older FROM a WHERE a.agent = q.agent)
      ORDER BY q.available_at, q.id
-     LIMIT $5::integer
+     LIMIT $9::integer
        FOR UPDATE SKIP LOCKED
 ), c AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
-          FROM (SELECT unnest($1::text[]) AS agent, unnest($6::integer[]) AS slots,
-                       unnest($7::timestamptz[]) AS since, unnest($4::interval[]) AS older) a
+          FROM a
          CROSS JOIN LATERAL (
             SELECT r.id
               FROM (SELECT q.id FROM holdfast.task_queue q
                      WHERE q.agent = a.agent AND q.worker_id IS NULL AND q.wakes_at IS NULL AND NOT q.suspect
                        AND q.available_at >= a.since AND q.available_at <= now() - a.older
-                       AND q.id <> ALL($8::uuid[]) AND (q.message_bytes <= $2::bigint OR $3::boolean)
+                       AND q.id <> ALL($10::uuid[]) AND (q.message_bytes <= $7::bigint OR $8::boolean)
                      ORDER BY q.available_at, q.id
                        FOR UPDATE SKIP LOCKED) r
              CROSS JOIN LATERAL (
@@ -100,11 +99,11 @@ WITH s AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
           FROM (SELECT q.id, sum(q.message_bytes) OVER w AS bytes, row_number() OVER w AS nth,
-                       CASE WHEN q.message_bytes > $9::bigint THEN $2::bigint
-                            ELSE $10::bigint END AS limit_bytes
+                       CASE WHEN q.message_bytes > $11::bigint THEN $7::bigint
+                            ELSE $12::bigint END AS limit_bytes
                   FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])
-                WINDOW w AS (PARTITION BY q.message_bytes > $9::bigint ORDER BY q.available_at, q.id)) x
-         WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND $3::boolean
+                WINDOW w AS (PARTITION BY q.message_bytes > $11::bigint ORDER BY q.available_at, q.id)) x
+         WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND $8::boolean
     ) AS ids
 ), l AS MATERIALIZED (
     SELECT ARRAY(
@@ -112,21 +111,37 @@ WITH s AS MATERIALIZED (
          WHERE x.id = ANY((SELECT ids FROM b)::uuid[]) AND x.state NOT IN (3, 4, 5, 6, 7, 8)
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
+), seat AS MATERIALIZED (
+    SELECT u.agent, u.worker, row_number() OVER (PARTITION BY u.agent ORDER BY u.ord) AS nth
+      FROM (SELECT unnest($13::text[]) AS agent, unnest($14::uuid[]) AS worker,
+                   generate_subscripts($13::text[], 1) AS ord) u
+), given AS MATERIALIZED (
+    SELECT o.id, coalesce(seat.worker, $15::uuid) AS worker, nullif(a.lease, '0') AS lease,
+           nullif(a.look, '0') AS look
+      FROM (SELECT q.id, q.agent, row_number() OVER (PARTITION BY q.agent ORDER BY q.available_at, q.id) AS nth
+              FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM l)::uuid[])) o
+      JOIN a ON a.agent = o.agent
+      LEFT JOIN seat ON seat.agent = o.agent AND seat.nth = o.nth
 ), q AS (
-    UPDATE holdfast.task_queue SET worker_id = $11::uuid, tries = tries + 1, lease_until = NULL, look_at = NULL
-     WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, message_bytes, input_seq, interrupted, turn, tries, available_at, away_since, suspect,
-              spared, forwarded ->> message_seq::text AS forwarded
+    UPDATE holdfast.task_queue q
+       SET worker_id = (SELECT given.worker FROM given WHERE given.id = q.id), tries = q.tries + 1,
+           lease_until = now() + (SELECT given.lease FROM given WHERE given.id = q.id),
+           look_at = now() + (SELECT given.look FROM given WHERE given.id = q.id)
+     WHERE q.id = ANY((SELECT ids FROM l)::uuid[])
+    RETURNING q.id, q.message_seq, q.message_bytes, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at,
+              q.away_since, q.suspect, q.spared, q.forwarded ->> q.message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
-       SET worker_id = $11::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
-           posted = false, heard_at = NULL, claimed_at = now(), wakes_at = NULL
+       SET worker_id = (SELECT given.worker FROM given WHERE given.id = t.id), attempt = t.attempt + 1,
+           runs = t.runs + 1, run_ordinal = 0, heard_at = NULL, claimed_at = now(), wakes_at = NULL,
+           posted = (SELECT given.lease IS NOT NULL FROM given WHERE given.id = t.id)
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
-              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent
+              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent, t.worker_id
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent,
+       t.worker_id::uuid AS worker_id,
        q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries,
        q.available_at, now()::timestamptz AS claimed_at,
        (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for,
@@ -138,17 +153,21 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 `
 
 type QueueClaimParams struct {
-	Agents   []string
-	Bytes    int64
-	Alone    bool
-	Older    []time.Duration
-	Suspects int32
-	Slots    []int32
-	Since    []time.Time
-	Skip     []uuid.UUID
-	Small    int64
-	Most     int64
-	Worker   uuid.UUID
+	Agents      []string
+	Slots       []int32
+	Since       []time.Time
+	Older       []time.Duration
+	Leases      []time.Duration
+	Looks       []time.Duration
+	Bytes       int64
+	Alone       bool
+	Suspects    int32
+	Skip        []uuid.UUID
+	Small       int64
+	Most        int64
+	SeatAgents  []string
+	SeatWorkers []uuid.UUID
+	Worker      uuid.UUID
 }
 
 type QueueClaimRow struct {
@@ -167,6 +186,7 @@ type QueueClaimRow struct {
 	CreatedAt       time.Time
 	ArtifactBytes   int64
 	Traceparent     pgtype.Text
+	WorkerID        uuid.UUID
 	MessageSeq      int64
 	MessageBytes    int32
 	InputSeq        int64
@@ -191,6 +211,11 @@ type QueueClaimRow struct {
 // the whole queue. since[i] skips the dead prefix of the index, which vacuum cannot remove while
 // another session has an old snapshot. Index task_queue_ready.
 //
+// For remote workers there are seats, and slots[i] of them for agents[i]: its runs go to the workers
+// seat_workers[j] with seat_agents[j] = agents[i], in the order of the arrays. Their lease begins now and lasts
+// leases[i] (0: none, they are not remote), a replica looks at them after looks[i], and the run API writes their
+// events.
+//
 // All claimed messages larger than @small together have at most @bytes, and the others @most. With @alone
 // it claims the oldest large one even if that does not fit. Without, it passes over those that do not, so
 // that small messages need not wait for them.
@@ -204,15 +229,19 @@ type QueueClaimRow struct {
 func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams) ([]QueueClaimRow, error) {
 	rows, err := db.Query(ctx, queueClaim,
 		arg.Agents,
-		arg.Bytes,
-		arg.Alone,
-		arg.Older,
-		arg.Suspects,
 		arg.Slots,
 		arg.Since,
+		arg.Older,
+		arg.Leases,
+		arg.Looks,
+		arg.Bytes,
+		arg.Alone,
+		arg.Suspects,
 		arg.Skip,
 		arg.Small,
 		arg.Most,
+		arg.SeatAgents,
+		arg.SeatWorkers,
 		arg.Worker,
 	)
 	if err != nil {
@@ -238,6 +267,7 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 			&i.CreatedAt,
 			&i.ArtifactBytes,
 			&i.Traceparent,
+			&i.WorkerID,
 			&i.MessageSeq,
 			&i.MessageBytes,
 			&i.InputSeq,

@@ -76,211 +76,6 @@ func (q *Queries) RemoteAbsent(ctx context.Context, db DBTX, arg RemoteAbsentPar
 	return items, nil
 }
 
-const remoteClaim = `-- name: RemoteClaim :many
-
-WITH s AS MATERIALIZED (
-    SELECT q.id, q.agent FROM holdfast.task_queue q
-     WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY($1::text[])
-       AND (q.message_bytes <= $2::bigint OR $3::boolean)
-     ORDER BY q.available_at, q.id
-     LIMIT $4::integer
-       FOR UPDATE SKIP LOCKED
-), a AS MATERIALIZED (
-    SELECT unnest($1::text[]) AS agent, unnest($5::integer[]) AS slots, unnest($6::timestamptz[]) AS since,
-           unnest($7::interval[]) AS lease, unnest($8::interval[]) AS look
-), c AS MATERIALIZED (
-    SELECT ARRAY(
-        SELECT x.id
-          FROM a
-         CROSS JOIN LATERAL (
-            SELECT r.id
-              FROM (SELECT q.id FROM holdfast.task_queue q
-                     WHERE q.agent = a.agent AND q.worker_id IS NULL AND q.wakes_at IS NULL AND NOT q.suspect
-                       AND q.available_at >= a.since AND q.available_at <= now()
-                       AND (q.message_bytes <= $2::bigint OR $3::boolean)
-                     ORDER BY q.available_at, q.id
-                       FOR UPDATE SKIP LOCKED) r
-             CROSS JOIN LATERAL (
-                SELECT y.id FROM holdfast.tasks y
-                 WHERE y.id = r.id AND y.state NOT IN (3, 4, 5, 6, 7, 8)
-                   FOR NO KEY UPDATE SKIP LOCKED
-             ) y
-             LIMIT a.slots - (SELECT count(*) FROM s WHERE s.agent = a.agent)
-         ) x
-    ) || ARRAY(SELECT id FROM s) AS ids
-), b AS MATERIALIZED (
-    SELECT ARRAY(
-        SELECT x.id
-          FROM (SELECT q.id, sum(q.message_bytes) OVER w AS bytes, row_number() OVER w AS nth,
-                       CASE WHEN q.message_bytes > $9::bigint THEN $2::bigint
-                            ELSE $10::bigint END AS limit_bytes
-                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])
-                WINDOW w AS (PARTITION BY q.message_bytes > $9::bigint ORDER BY q.available_at, q.id)) x
-         WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND $3::boolean
-    ) AS ids
-), l AS MATERIALIZED (
-    SELECT ARRAY(
-        SELECT x.id FROM holdfast.tasks x
-         WHERE x.id = ANY((SELECT ids FROM b)::uuid[]) AND x.state NOT IN (3, 4, 5, 6, 7, 8)
-           FOR NO KEY UPDATE SKIP LOCKED
-    ) AS ids
-), seat AS MATERIALIZED (
-    SELECT u.agent, u.worker, row_number() OVER (PARTITION BY u.agent ORDER BY u.ord) AS nth
-      FROM (SELECT unnest($11::text[]) AS agent, unnest($12::uuid[]) AS worker,
-                   generate_subscripts($11::text[], 1) AS ord) u
-), given AS MATERIALIZED (
-    SELECT o.id, seat.worker, a.lease, a.look
-      FROM (SELECT q.id, q.agent, row_number() OVER (PARTITION BY q.agent ORDER BY q.available_at, q.id) AS nth
-              FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM l)::uuid[])) o
-      JOIN seat ON seat.agent = o.agent AND seat.nth = o.nth
-      JOIN a ON a.agent = o.agent
-), q AS (
-    UPDATE holdfast.task_queue q
-       SET worker_id = (SELECT given.worker FROM given WHERE given.id = q.id), tries = q.tries + 1,
-           lease_until = now() + (SELECT given.lease FROM given WHERE given.id = q.id),
-           look_at = now() + (SELECT given.look FROM given WHERE given.id = q.id)
-     WHERE q.id = ANY(ARRAY(SELECT given.id FROM given))
-    RETURNING q.id, q.message_seq, q.message_bytes, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at,
-              q.away_since, q.suspect, q.spared, q.forwarded ->> q.message_seq::text AS forwarded
-), t AS (
-    UPDATE holdfast.tasks t
-       SET worker_id = (SELECT given.worker FROM given WHERE given.id = t.id), attempt = t.attempt + 1,
-           runs = t.runs + 1, run_ordinal = 0, posted = true, heard_at = NULL, claimed_at = now(), wakes_at = NULL
-     WHERE t.id = ANY(ARRAY(SELECT given.id FROM given)) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
-    RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
-              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.worker_id
-)
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
-       t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.worker_id,
-       q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries,
-       q.available_at, now()::timestamptz AS claimed_at,
-       (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for,
-       q.suspect, q.spared,
-       CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted
-                 THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
-       holdfast.note_at(t.id, q.input_seq) AS input, coalesce(q.forwarded, '')::text AS forwarded
-  FROM t JOIN q ON q.id = t.id
-`
-
-type RemoteClaimParams struct {
-	Agents      []string
-	Bytes       int64
-	Alone       bool
-	Suspects    int32
-	Slots       []int32
-	Since       []time.Time
-	Leases      []time.Duration
-	Looks       []time.Duration
-	Small       int64
-	Most        int64
-	SeatAgents  []string
-	SeatWorkers []uuid.UUID
-}
-
-type RemoteClaimRow struct {
-	ID              uuid.UUID
-	ClientID        pgtype.Text
-	Agent           string
-	Tenant          string
-	Owner           string
-	ContextID       string
-	State           int16
-	LastSeq         int64
-	Attempt         int32
-	CancelRequested bool
-	Dialect         string
-	Metadata        []byte
-	CreatedAt       time.Time
-	ArtifactBytes   int64
-	WorkerID        *uuid.UUID
-	MessageSeq      int64
-	MessageBytes    int32
-	InputSeq        int64
-	Interrupted     bool
-	Turn            int32
-	Tries           int32
-	AvailableAt     time.Time
-	ClaimedAt       time.Time
-	Away            bool
-	AwayFor         time.Duration
-	Suspect         bool
-	Spared          int32
-	Payload         []byte
-	Input           []byte
-	Forwarded       string
-}
-
-// Runs of remote workers: claims, leases, and the workers themselves.
-// QueueClaim for several remote workers at once: the runs of agents[i] go to the workers seat_workers[j]
-// with seat_agents[j] = agents[i], in the order of the arrays. There must be slots[i] of them. The lease
-// of a run begins now and lasts leases[i]; a replica looks at the run after looks[i]. Index
-// task_queue_ready.
-//
-// It never waits for a lock, for the same reasons as QueueClaim.
-func (q *Queries) RemoteClaim(ctx context.Context, db DBTX, arg RemoteClaimParams) ([]RemoteClaimRow, error) {
-	rows, err := db.Query(ctx, remoteClaim,
-		arg.Agents,
-		arg.Bytes,
-		arg.Alone,
-		arg.Suspects,
-		arg.Slots,
-		arg.Since,
-		arg.Leases,
-		arg.Looks,
-		arg.Small,
-		arg.Most,
-		arg.SeatAgents,
-		arg.SeatWorkers,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RemoteClaimRow
-	for rows.Next() {
-		var i RemoteClaimRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.ClientID,
-			&i.Agent,
-			&i.Tenant,
-			&i.Owner,
-			&i.ContextID,
-			&i.State,
-			&i.LastSeq,
-			&i.Attempt,
-			&i.CancelRequested,
-			&i.Dialect,
-			&i.Metadata,
-			&i.CreatedAt,
-			&i.ArtifactBytes,
-			&i.WorkerID,
-			&i.MessageSeq,
-			&i.MessageBytes,
-			&i.InputSeq,
-			&i.Interrupted,
-			&i.Turn,
-			&i.Tries,
-			&i.AvailableAt,
-			&i.ClaimedAt,
-			&i.Away,
-			&i.AwayFor,
-			&i.Suspect,
-			&i.Spared,
-			&i.Payload,
-			&i.Input,
-			&i.Forwarded,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const remoteExpire = `-- name: RemoteExpire :many
 WITH parted AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS lease_until
@@ -558,6 +353,7 @@ func (q *Queries) RemoteLook(ctx context.Context, db DBTX, arg RemoteLookParams)
 }
 
 const remoteRenew = `-- name: RemoteRenew :many
+
 WITH inp AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS claimed_at
 ), of AS MATERIALIZED (
@@ -612,6 +408,7 @@ type RemoteRenewRow struct {
 	Over       bool
 }
 
+// Runs of remote workers: claims, leases, and the workers themselves.
 // Renews the leases of a worker's runs, and says of each run whether the worker still has it and whether to
 // stop it. leases[i] is the lease of agents[i], the agents that the caller may serve. It locks queue rows
 // alone, and waits for none: a run whose row is locked by another session is neither renewed nor reported as

@@ -703,7 +703,7 @@ type TaskCreateRow struct {
 // Creates any number of tasks in one commit: idempotency key, name, task, first message, queue row,
 // and webhook configurations. An input whose key or client id is taken returns no row; the caller
 // looks up why. An input with a worker is claimed in the same statement (attempt 1). A remote worker has a
-// lease (not zero), as in RemoteClaim.
+// lease (not zero), as in QueueClaim.
 //
 // A retry (@repeated: an earlier try may have been committed) skips the tasks that exist, in
 // whatever partition. If such a task moves at the same moment, the primary key of its log refuses
