@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -99,13 +101,15 @@ func TestAuthRequired(t *testing.T) {
 	password := "password-sesame-0123456789"
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost+6)
 	require.NoError(t, err)
+	users := filepath.Join(t.TempDir(), "users")
+	require.NoError(t, os.WriteFile(users, append([]byte("bob:"), hash...), 0o600))
 	config := clustertest.Replace(receivertest.Hooked(nil), "executor: {kind: demo}", fmt.Sprintf("executor: {kind: http, http: {url: %q}}", agent.URL+"/run")) + fmt.Sprintf(`
 auth:
   schemes:
     - {name: keys, kind: api_key}
-    - {name: users, kind: basic, basic: {users: [{name: bob, password_hash: %q}]}}
+    - {name: users, kind: basic, basic: {users_file: %q}}
     - %s
-`, hash, i.Scheme("sso", ", subject_prefix: 'sso:'"))
+`, users, i.Scheme("sso", ", subject_prefix: 'sso:'"))
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config, Env: i.Trust()})
 	hook := receivertest.Start(t, 1)
 	key := db.Keys(store.APIKey{Tenant: "t"}, "s")[0]

@@ -69,16 +69,7 @@ type APIKeyAuth struct {
 
 // BasicAuth is for users with passwords.
 type BasicAuth struct {
-	Users     []BasicUser `yaml:"users"`
-	UsersFile string      `yaml:"users_file"`
-}
-
-// BasicUser is a user with a password.
-type BasicUser struct {
-	Name         string   `yaml:"name"`
-	PasswordHash string   `yaml:"password_hash"`
-	Tenant       string   `yaml:"tenant"`
-	Scopes       []string `yaml:"scopes"`
+	UsersFile string `yaml:"users_file"`
 }
 
 // JWTAuth is for the tokens of one issuer.
@@ -276,7 +267,9 @@ func (l *loader) scheme(path string, s *AuthScheme) {
 			l.at(path+".api_key.header", "%q cannot carry a key; use a header name other than Cookie, such as X-Api-Key", h)
 		}
 	case AuthBasic:
-		l.basic(path+".basic", &s.Basic)
+		if users := path + ".basic.users_file"; s.Basic.UsersFile == "" && !l.hasProblem(users) {
+			l.at(users, "is missing; write a file of users, with lines such as htpasswd -nbB -C 12 alice makes")
+		}
 	case AuthJWT:
 		l.jwt(path+".jwt", &s.JWT)
 	case AuthMTLS:
@@ -286,22 +279,6 @@ func (l *loader) scheme(path string, s *AuthScheme) {
 			l.at(path+".mtls.tenant", "needs tenant_from: fixed")
 		}
 		l.scopes(path+".mtls.scopes", s.MTLS.Scopes)
-	}
-}
-
-func (l *loader) basic(path string, b *BasicAuth) {
-	if (len(b.Users) == 0) == (b.UsersFile == "") && !l.hasProblem(path) && !l.hasProblem(path+".users") {
-		l.at(path, "needs either users or users_file, not both")
-	}
-	for i := range b.Users {
-		u, user := &b.Users[i], fmt.Sprintf("%s.users[%d]", path, i)
-		if u.Name == "" || strings.Contains(u.Name, ":") {
-			l.at(user+".name", "%q is empty or contains a colon", u.Name)
-		}
-		if _, err := auth.HashCost(u.PasswordHash); err != nil {
-			l.at(user+".password_hash", "%s", err)
-		}
-		l.scopes(user+".scopes", u.Scopes)
 	}
 }
 
@@ -472,12 +449,6 @@ func (s *AuthScheme) withoutTenant() string {
 		return "set jwt.tenant or jwt.tenant_claim"
 	case s.Kind == AuthMTLS && s.MTLS.Tenant == "" && s.MTLS.TenantFrom == TenantFixed:
 		return "set mtls.tenant or mtls.tenant_from"
-	case s.Kind == AuthBasic:
-		for i := range s.Basic.Users {
-			if s.Basic.Users[i].Tenant == "" {
-				return fmt.Sprintf("set basic.users[%d].tenant", i)
-			}
-		}
 	}
 	return ""
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
 
-const hash = "$2a$12$WXUPqV8rXUIuJd5rvlN7hO0UPnm.LY3FIiNuRmbM6r5T8qk5tG1Ya"
-
 func TestSchemes(t *testing.T) {
 	t.Parallel()
 	c := loaded(t, `
@@ -23,7 +21,7 @@ auth:
     - {name: keys, kind: api_key}
     - name: users
       kind: basic
-      basic: {users: [{name: alice, password_hash: "`+hash+`", tenant: acme, scopes: [weather:use]}]}
+      basic: {users_file: users}
     - name: sso
       kind: jwt
       jwt: {issuer: "https://id.example.com", audience: [holdfast], subject_prefix: "a:"}

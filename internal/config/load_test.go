@@ -314,16 +314,14 @@ type documented struct{ Default, Variable string }
 // inWords are the keys whose default depends on other keys, or which are required: the table describes them in words.
 var inWords = map[string]bool{
 	"drain_delay": true, "push.https_only": true, "push.validation_challenge": true, "agents[].name": true, "agents[].card.name": true, "agents[].card.description": true, "agents[].card.skills": true,
-	"agents[].card.extensions[].uri": true, "agents[].card.skills[].id": true, "agents[].card.skills[].name": true, "agents[].card.skills[].description": true,
-	"agents[].card.skills[].tags": true, "agents[].executor.kind": true, "agents[].executor.http.url": true, "agents[].executor.a2a.card_url": true,
-	"auth.schemes[].name": true, "auth.schemes[].kind": true, "auth.schemes[].basic.users[].name": true,
-	"auth.schemes[].basic.users[].password_hash": true, "auth.schemes[].jwt.issuer": true, "auth.schemes[].jwt.audience": true,
-	"auth.schemes[].jwt.scopes_claim": true, "agents[].auth.schemes": true, "admin.schemes": true,
-	"agents[].executor.openai.base_url": true, "agents[].executor.openai.model": true, "agents[].executor.openai.tools[].name": true,
-	"agents[].executor.openai.agents[].name": true, "agents[].executor.openai.agents[].description": true,
+	"agents[].executor.kind": true, "agents[].executor.http.url": true, "agents[].executor.a2a.card_url": true,
+	"auth.schemes[].basic.users_file": true, "auth.schemes[].jwt.issuer": true, "auth.schemes[].jwt.audience": true,
+	"auth.schemes[].jwt.scopes_claim": true, "admin.schemes": true,
+	"agents[].executor.openai.base_url": true, "agents[].executor.openai.model": true,
 	"agents[].executor.command.argv": true, "agents[].executor.command.dir": true, "agents[].limits.concurrency": true,
 }
 
+// A row describes a key, or a section or list with all its members, which it names.
 func TestDocumentationListsEveryKey(t *testing.T) {
 	t.Parallel()
 	inCode := map[string]documented{}
@@ -331,8 +329,8 @@ func TestDocumentationListsEveryKey(t *testing.T) {
 
 	page, err := os.ReadFile("../../docs/configuration.md")
 	require.NoError(t, err)
-	inDocs := map[string]documented{}
-	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| ([^|]*)\\| ([^|]*)\\| .+ \\|$")
+	inDocs, meanings := map[string]documented{}, map[string]string{}
+	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| ([^|]*)\\| ([^|]*)\\| (.+) \\|$")
 	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
 		d := documented{Default: strings.TrimSpace(m[2]), Variable: strings.Trim(m[3], " `")}
 		if inWords[m[1]] {
@@ -342,7 +340,26 @@ func TestDocumentationListsEveryKey(t *testing.T) {
 		d.Default = strings.Trim(d.Default, "`")
 		_, twice := inDocs[m[1]]
 		require.False(t, twice, "%s is documented twice", m[1])
-		inDocs[m[1]] = d
+		inDocs[m[1]], meanings[m[1]] = d, m[4]
+	}
+	for key, d := range inCode {
+		of, member := key, ""
+		for meanings[of] == "" && of != "" {
+			of = of[:max(strings.LastIndex(of, "."), 0)]
+			of, member = strings.TrimSuffix(of, "[]"), strings.TrimPrefix(key[len(of):], "[]")
+		}
+		if member == "" {
+			continue
+		}
+		for _, text := range []string{strings.TrimPrefix(member, "."), d.Default, d.Variable} {
+			if text != "" && text != "false" {
+				require.Contains(t, meanings[of], "`"+text+"`", "the row %s, about %s", of, key)
+			}
+		}
+		delete(inCode, key)
+		if _, alone := inCode[of]; !alone {
+			delete(inDocs, of)
+		}
 	}
 	require.Empty(t, cmp.Diff(inCode, inDocs), "-code +docs/configuration.md")
 

@@ -76,14 +76,6 @@ func (c *access) asks() bool {
 }
 
 func (c *access) loadUsers(s *config.AuthScheme) (err error) {
-	if s.Basic.UsersFile == "" {
-		users := make([]auth.User, len(s.Basic.Users))
-		for i, u := range s.Basic.Users {
-			users[i] = auth.User{Name: u.Name, Hash: u.PasswordHash, Tenant: u.Tenant, Scopes: u.Scopes}
-		}
-		c.basic, err = auth.NewBasic(s.Name, users)
-		return err
-	}
 	return c.files.Add(func(contents [][]byte) error {
 		users, err := auth.ParseUsers(contents[0])
 		if err != nil {

@@ -659,12 +659,14 @@ func TestSubjects(t *testing.T) {
 		return examine(t, Options{Config: cfg})
 	}
 	look().is(t, "subjects", OK, "3 of keys and users")
-	users := config.AuthScheme{Name: "users", Kind: config.AuthBasic, Basic: config.BasicAuth{Users: []config.BasicUser{{Name: "sso:dave"}}}}
+	file := filepath.Join(t.TempDir(), "users")
+	require.NoError(t, os.WriteFile(file, []byte("dave:x\n"), 0o600))
+	users := config.AuthScheme{Name: "users", Kind: config.AuthBasic, Basic: config.BasicAuth{UsersFile: file}}
 	look(users).is(t, "subjects", OK, "4 of keys and users")
 	sso := config.AuthScheme{Name: "sso", Kind: config.AuthJWT}
 	look(users, sso).is(t, "subjects", Warn, "3 subjects of keys or users, such as ")
 	sso.JWT.SubjectPrefix = "sso:"
-	look(users, sso).is(t, "subjects", Warn, "2 subjects of keys or users")
+	look(users, sso).is(t, "subjects", Warn, "1 subjects of keys or users")
 	sso.JWT.Tenant = "acme"
 	look(users, sso).is(t, "subjects", OK, "4 of")
 	sso.JWT = config.JWTAuth{TenantClaim: "org"}
@@ -672,9 +674,8 @@ func TestSubjects(t *testing.T) {
 	cfg.Agents[0].Auth.Visibility = config.VisibleToTenant
 	look().is(t, "subjects", Warn, "2 subjects of API keys have no tenant, but demo shows tasks to whole tenants")
 
-	file := filepath.Join(t.TempDir(), "users")
 	require.NoError(t, os.WriteFile(file, []byte("erin:x\nfrank:x:acme\n"), 0o600))
-	users.Basic, sso.JWT = config.BasicAuth{UsersFile: file}, config.JWTAuth{}
+	sso.JWT = config.JWTAuth{}
 	look(users, sso).is(t, "subjects", Warn, "3 subjects of keys or users, such as ")
 	require.NoError(t, os.Remove(file))
 	look(users).is(t, "subjects", Warn, "could not be read")

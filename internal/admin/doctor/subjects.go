@@ -39,9 +39,6 @@ func (d *database) subjects(ctx context.Context) ([]Finding, error) {
 	var found findings
 	for i := range d.Config.Auth.Schemes {
 		basic := &d.Config.Auth.Schemes[i].Basic
-		for _, u := range basic.Users {
-			look(u.Tenant, u.Name)
-		}
 		if basic.UsersFile == "" {
 			continue
 		}
