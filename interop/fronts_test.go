@@ -108,7 +108,7 @@ func (u *upstream) kill() {
 
 // fronting is an executor in front of the server at an address.
 func fronting(addr string, stream bool) string {
-	return fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://%s", url: "http://%s", stream: %t, poll_interval: 300ms}}`, addr, addr, stream)
+	return fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://%s", url: "http://%s", stream: %t}}`, addr, addr, stream)
 }
 
 // withGRPC are the servers that are fronted over gRPC, too. The card of these has a port for it, and no other setting is needed.
@@ -151,7 +151,7 @@ func TestFrontsOfOfficialServers(t *testing.T) {
 			agents := []string{"up", "poll"}
 			if slices.Contains(withGRPC, name) {
 				for agent, stream := range map[string]bool{"grpc": true, "grpc-poll": false} {
-					config += fmt.Sprintf("  - {name: %s, executor: {kind: a2a, a2a: {card_url: \"http://%s\", binding: grpc, stream: %t, poll_interval: 300ms}}}\n", agent, u.addr, stream)
+					config += fmt.Sprintf("  - {name: %s, executor: {kind: a2a, a2a: {card_url: \"http://%s\", binding: grpc, stream: %t}}}\n", agent, u.addr, stream)
 					agents = append(agents, agent)
 				}
 			}
@@ -326,7 +326,7 @@ func TestFaultsBetweenFrontsAndOfficialServers(t *testing.T) {
 				executor := fronting(link.Addr, true)
 				if s.grpc {
 					link = clustertest.NewProxy(t, u.grpc)
-					executor = fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://%s", url: "http://%s", binding: grpc, poll_interval: 300ms}}`, u.addr, link.Addr)
+					executor = fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://%s", url: "http://%s", binding: grpc}}`, u.addr, link.Addr)
 				}
 				db := clustertest.NewDB(t)
 				// A front that is killed every 4 s takes its tasks up again in between.

@@ -43,7 +43,7 @@ WITH due AS MATERIALIZED (
 ), audited AS MATERIALIZED (
     SELECT holdfast.audit(json_agg(json_build_object('action', 'task.expired', 'task', due.id, 'agent', @agent::text,
                                                      'method', 'operator'))::text) AS n
-      FROM due WHERE @audit::boolean HAVING count(*) > 0
+      FROM due HAVING count(*) > 0
 )
 SELECT due.id, (due.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END

@@ -52,7 +52,7 @@ func newOrigin(t *testing.T) *origin {
 	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
-	o := &origin{keys: keys.New(keys.Options{Store: s, Overlap: time.Hour, Log: slog.New(slog.DiscardHandler)})}
+	o := &origin{keys: keys.New(keys.Options{Store: s, Log: slog.New(slog.DiscardHandler)})}
 	require.NoError(t, o.keys.Refresh(t.Context()))
 	published := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/.well-known/jwks.json" {

@@ -24,7 +24,7 @@ func TestAgentsThatAreAway(t *testing.T) {
 	upstream := clustertest.Start(t, clustertest.Options{Name: "upstream", DB: clustertest.NewDB(t).URL, Config: clustertest.Steady})
 	config := clustertest.Steady + fmt.Sprintf(`
   - {name: go, executor: {kind: go}, limits: {max_attempts: 2, concurrency: 1}}
-  - {name: front, executor: {kind: a2a, a2a: {url: %q, poll_interval: 300ms}}, limits: {max_attempts: 2, concurrency: 1}}
+  - {name: front, executor: {kind: a2a, a2a: {url: %q}}, limits: {max_attempts: 2, concurrency: 1}}
 `, upstream.URL)
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	db, env := clustertest.NewDB(t), []string{"AWAY=" + rebuilding}

@@ -49,9 +49,7 @@ listen: 127.0.0.1:0
 grpc_listen: off
 admin_listen: 127.0.0.1:0
 limits: {max_block: 20s}
-sse: {keep_alive: 1s}
-worker: {lease_ttl: 3s, poll_interval: 200ms, stop_grace: 1s}
-hub: {poll_interval: 500ms}
+worker: {lease_ttl: 3s, stop_grace: 1s}
 store: {pool_size: 4}
 retention: {tasks: 2m, export_directory: EXPORTS}
 agents:
@@ -65,7 +63,7 @@ agents:
     executor: {kind: http, http: {url: "http://AGENT/", cancel_url: "http://AGENT/cancel", header_timeout: 1s}}
     limits: {backoff: 100ms, max_attempts: 1000}
   - name: front
-    executor: {kind: a2a, a2a: {url: "http://BEHIND", poll_interval: 300ms}}
+    executor: {kind: a2a, a2a: {url: "http://BEHIND"}}
     limits: {backoff: 100ms, max_attempts: 1000}
   - name: command
     executor: {kind: command, command: {argv: [PROGRAM, '{"type": "complete"}']}}

@@ -55,7 +55,7 @@ func failoverDrill(b *testing.B, synchronous, silent bool) (outage time.Duration
 	}
 	first, second := pgproxytest.New(b, primary.URL), pgproxytest.New(b, standby.URL)
 	// The lease is that of production: replicas leave a silent primary when it is not renewed.
-	const fast = "worker: {lease_ttl: 6s, poll_interval: 200ms, stop_grace: 1s}\nhub: {poll_interval: 500ms}\n"
+	const fast = "worker: {lease_ttl: 6s, stop_grace: 1s}\n"
 	config := clustertest.Replace(clustertest.Patient, fast, "")
 	one, other := clustertest.Pair(b, clustertest.Options{DB: storetest.Hosts(first.URL, second.URL), Config: config})
 	var stop atomic.Bool

@@ -36,7 +36,7 @@ var (
 
 // soaking are settings under which all data have a short life. The webhooks get every event.
 var soaking = clustertest.Replace(clustertest.Replace(chaotic, "grpc_listen: off\n", ""),
-	"retention: {tasks: 2m,", "retention: {tasks: 2m, expire_parked_after: 10m, idempotency_keys: 1m, delivery_attempts: 1m, audit: 5m, processes: 5m,") +
+	"retention: {tasks: 2m,", "retention: {tasks: 2m, expire_parked_after: 10m, idempotency_keys: 1m, delivery_attempts: 1m, audit: 5m,") +
 	receivertest.Pushing(object{"artifacts": true, "coalesce_after": 0, "timeout": "2s"})
 
 // soakFaults are the faults of chaos that need no second server of PostgreSQL, no hour and no other binary, and one more.

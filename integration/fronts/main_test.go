@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 
 // inFront is the configuration of an agent in front of another server.
 func inFront(name, settings string) string {
-	return fmt.Sprintf("\n  - {name: %s, executor: {kind: a2a, a2a: {poll_interval: 300ms, %s}}, limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 100}}\n",
+	return fmt.Sprintf("\n  - {name: %s, executor: {kind: a2a, a2a: {%s}}, limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 100}}\n",
 		name, settings)
 }
 

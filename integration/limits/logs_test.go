@@ -35,7 +35,7 @@ func TestLogsContainNoSecrets(t *testing.T) {
   - name: gone
     executor: {kind: http, http: {url: "http://user:` + secret + `-userinfo@127.0.0.1:1/run?key=` + secret + `-url"}}
     limits: {max_attempts: 2, backoff: 1ms, unreachable_for: 1s}
-push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, connect_timeout: 1s}
+push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms}
 `})
 	headers := []string{
 		"Authorization", "Bearer " + secret + "-token", "X-API-Key", "hf_" + secret + "-key", "Cookie", "session=" + secret + "-cookie",

@@ -101,7 +101,7 @@ func TestManyWaitingClaims(t *testing.T) {
 	t.Parallel()
 	const all = 200
 	db := clustertest.NewDB(t)
-	a := clustertest.Start(t, clustertest.Options{DB: db.URL, Config: settings + "limits: {connections_per_address: 0, body_timeout: 1s}\n"})
+	a := clustertest.Start(t, clustertest.Options{DB: db.URL, Config: settings + "limits: {connections_per_address: 0, request_timeout: 1s}\n"})
 	transport := &http.Transport{MaxIdleConnsPerHost: all}
 	t.Cleanup(transport.CloseIdleConnections)
 	var claims []<-chan *workerapitest.Answer

@@ -742,7 +742,7 @@ func FuzzAuthorization(f *testing.F) {
 		}
 		return errors.New("no")
 	}
-	issuer := NewJWT(JWTOptions{Name: "sso", Issuer: "https://id.example.com", Audiences: []string{"a"}, Algorithms: Algorithms})
+	issuer := NewJWT(JWTOptions{Name: "sso", Issuer: "https://id.example.com", Audiences: []string{"a"}})
 	issuer.current.Store(&keySet{fetched: time.Now(), keep: time.Hour, good: newCache[*proof](10)})
 	issuer.busy, issuer.well, issuer.tried, issuer.pace.apart = false, true, time.Now(), time.Hour
 	a := New(Options{Schemes: []Scheme{users, issuer, NewAPIKeys("keys", "X-Api-Key", newKeyring())}})

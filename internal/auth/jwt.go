@@ -9,7 +9,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +28,6 @@ type JWTOptions struct {
 	Issuer    string
 	KeySetURL string
 	Audiences []string // aud must have one of them
-	// Algorithms are the accepted ones, a subset of the variable Algorithms.
-	Algorithms []string
 	// Tenant is the tenant of all callers, unless TenantClaim names the claim that has it.
 	Tenant        string
 	TenantClaim   string
@@ -45,24 +42,15 @@ type JWTOptions struct {
 	Log     *slog.Logger
 }
 
-// Algorithms are the asymmetric signature algorithms. With a symmetric one, anybody who reads the issuer's published
-// key could sign.
-var Algorithms = []string{
-	string(jose.RS256), string(jose.RS384), string(jose.RS512), string(jose.PS256), string(jose.PS384), string(jose.PS512),
-	string(jose.ES256), string(jose.ES384), string(jose.ES512), string(jose.EdDSA),
+// algorithms are the asymmetric signature algorithms. With a symmetric one, anybody who reads the issuer's published
+// key could sign. Which of them fits a token, its key says.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
-
-var algorithms = func() (out []jose.SignatureAlgorithm) {
-	for _, a := range Algorithms {
-		out = append(out, jose.SignatureAlgorithm(a))
-	}
-	return out
-}()
 
 // JWT is a scheme: a token that an issuer has signed. The caller must call Run.
 type JWT struct {
-	opt        JWTOptions
-	algorithms []jose.SignatureAlgorithm
+	opt JWTOptions
 	*keySource
 }
 
@@ -75,13 +63,7 @@ const (
 
 // NewJWT makes the scheme.
 func NewJWT(o JWTOptions) *JWT {
-	s := &JWT{opt: o, keySource: newKeySource(o)}
-	for _, a := range o.Algorithms {
-		if slices.Contains(Algorithms, a) {
-			s.algorithms = append(s.algorithms, jose.SignatureAlgorithm(a))
-		}
-	}
-	return s
+	return &JWT{opt: o, keySource: newKeySource(o)}
 }
 
 // Name implements Scheme.
@@ -140,7 +122,7 @@ func (s *JWT) verify(ctx context.Context, token string, _ *Request) (*proof, err
 
 // parse makes the checks that need no key. Tokens that fail them cannot cause a fetch of keys.
 func (s *JWT) parse(token string) (*jwt.JSONWebToken, error) {
-	parsed, err := jwt.ParseSigned(token, s.algorithms)
+	parsed, err := jwt.ParseSigned(token, algorithms)
 	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
 	switch {
 	case errors.As(err, &algorithm):

@@ -509,13 +509,13 @@ func lookFor(t *shown.Trial) string {
 	case push.Server:
 		return "the receiver's log"
 	case push.Refused:
-		return "push.allow_private, allowed_networks, denied_networks, allowed_ports, https_only and validation_challenge of the configuration"
+		return "push.allow_private, allowed_networks, denied_networks, https_only and validation_challenge of the configuration"
 	case push.DNS:
 		return "whether this machine can resolve the name"
 	case push.TLS:
 		return "the receiver's certificate: its name, its dates, and a chain to an authority that this machine trusts"
 	case push.Timeout:
-		return "a firewall that drops packets, or a receiver that works before it answers (push.timeout, push.connect_timeout)"
+		return "a firewall that drops packets, or a receiver that works before it answers (push.timeout)"
 	case push.Network:
 		return "whether the receiver listens there, and the network in between"
 	default:

@@ -16,12 +16,6 @@ type Admin struct {
 	Schemes []string `yaml:"schemes"`
 	// Scope is the scope of operators who may do everything.
 	Scope string `yaml:"scope"`
-	// ViewScope, ActScope and AdministerScope are the scopes for parts of the admin API; each includes those before it.
-	ViewScope       string `yaml:"view_scope"`
-	ActScope        string `yaml:"act_scope"`
-	AdministerScope string `yaml:"administer_scope"`
-	// MetricsScope is the scope for metrics and the details of readiness, and for no more. The other scopes include it.
-	MetricsScope string `yaml:"metrics_scope"`
 	// AllTenantsScope is the scope of operators who see all tenants. An operator without it sees only its own tenant. Empty:
 	// operators without a tenant see all of them.
 	AllTenantsScope string `yaml:"all_tenants_scope"`
@@ -32,19 +26,19 @@ type Admin struct {
 	SessionLifetime time.Duration `yaml:"session_lifetime"`
 	// TraceURL is the address of a trace in the operators' tracing tool, with TraceID in the place of the id. Empty: the console links no traces.
 	TraceURL string `yaml:"trace_url" env:"HOLDFAST_ADMIN_TRACE_URL"`
-	// ConnectionsPerAddress and StreamsPerAddress bound the open connections and event streams of one client address.
-	ConnectionsPerAddress int `yaml:"connections_per_address"`
-	StreamsPerAddress     int `yaml:"streams_per_address"`
 	// TLS turns on TLS, with the certificate of the public ports.
 	TLS bool `yaml:"tls"`
 	// Open lets everybody use it, from any machine.
 	Open bool `yaml:"open" env:"HOLDFAST_ADMIN_OPEN"`
 }
 
-// Bounds of the admin address of one replica, of all clients together.
+// Scopes for parts of the admin API; each includes those before it. AdminMetrics is for metrics and the details of
+// readiness, and for no more.
 const (
-	AdminConnections = 512
-	AdminStreams     = 256
+	AdminMetrics    = "admin:metrics"
+	AdminView       = "admin:view"
+	AdminAct        = "admin:act"
+	AdminAdminister = "admin:administer"
 )
 
 // TraceID stands for the id of a trace in Admin.TraceURL.
@@ -145,14 +139,8 @@ func (l *loader) admin(c *Config) {
 	}
 	l.adminLogin(c)
 	l.traceURL(a.TraceURL)
-	inRange(l, "admin.connections_per_address", a.ConnectionsPerAddress, 1, AdminConnections)
-	inRange(l, "admin.streams_per_address", a.StreamsPerAddress, 1, AdminStreams)
 	// Without a scope every caller would be an operator.
 	l.scopes("admin.scope", []string{a.Scope})
-	l.scopes("admin.view_scope", []string{a.ViewScope})
-	l.scopes("admin.act_scope", []string{a.ActScope})
-	l.scopes("admin.administer_scope", []string{a.AdministerScope})
-	l.scopes("admin.metrics_scope", []string{a.MetricsScope})
 	if a.AllTenantsScope != "" {
 		l.scopes("admin.all_tenants_scope", []string{a.AllTenantsScope})
 	}

@@ -77,7 +77,6 @@ type JWTAuth struct {
 	Issuer        string   `yaml:"issuer"`
 	JWKSURL       string   `yaml:"jwks_url"`
 	Audience      []string `yaml:"audience"`
-	Algorithms    []string `yaml:"algorithms"`
 	Tenant        string   `yaml:"tenant"`
 	TenantClaim   string   `yaml:"tenant_claim"`
 	SubjectClaim  string   `yaml:"subject_claim"`
@@ -140,7 +139,7 @@ func (t *TLS) Enabled() bool { return t.CertFile != "" }
 func (s *AuthScheme) setDefaults() {
 	*s = AuthScheme{
 		APIKey: APIKeyAuth{Header: "X-API-Key"},
-		JWT:    JWTAuth{Algorithms: []string{"RS256", "ES256", "EdDSA"}, SubjectClaim: "sub", Refresh: 5 * time.Minute},
+		JWT:    JWTAuth{SubjectClaim: "sub", Refresh: 5 * time.Minute},
 		MTLS:   MTLSAuth{TenantFrom: TenantFixed, SubjectFrom: SubjectFromSAN},
 	}
 }
@@ -293,14 +292,6 @@ func (l *loader) jwt(path string, j *JWTAuth) {
 	}
 	if len(j.Audience) == 0 || slices.Contains(j.Audience, "") {
 		l.at(path+".audience", "is missing; write the aud of tokens for this server, because without it any token of the issuer would be accepted")
-	}
-	if len(j.Algorithms) == 0 {
-		l.at(path+".algorithms", "must not be empty")
-	}
-	for _, a := range j.Algorithms {
-		if !slices.Contains(auth.Algorithms, a) {
-			l.at(path+".algorithms", "%q is not a supported algorithm; use one of %s", a, strings.Join(auth.Algorithms, ", "))
-		}
 	}
 	inRange(l, path+".refresh", j.Refresh, time.Second, time.Hour)
 	if j.SubjectClaim == "" {

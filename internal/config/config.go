@@ -43,13 +43,10 @@ type Config struct {
 	Proxies   Proxies   `yaml:"proxies"`
 	CORS      CORS      `yaml:"cors"`
 	Protocol  Protocol  `yaml:"protocol"`
-	SSE       SSE       `yaml:"sse"`
 	Worker    Worker    `yaml:"worker"`
-	Hub       Hub       `yaml:"hub"`
 	RunAPI    RunAPI    `yaml:"run_api"`
 	Store     Store     `yaml:"store"`
 	Signing   Signing   `yaml:"signing"`
-	Audit     Audit     `yaml:"audit"`
 	Retention Retention `yaml:"retention"`
 	Push      Push      `yaml:"push"`
 	Auth      Auth      `yaml:"auth"`
@@ -116,22 +113,14 @@ const (
 // Limits bound what clients may ask of one replica.
 type Limits struct {
 	// Memory is the memory that the process may use; 0: as the control group or the machine has.
-	Memory Size `yaml:"memory"`
-	// BytesInFlight bounds the memory of large bodies, answers, messages and events; 0: half of Memory.
-	BytesInFlight Size `yaml:"bytes_in_flight"`
-	// EndedTasks bounds the memory of ended tasks that are kept for further reads; 0: an eighth of BytesInFlight.
-	EndedTasks    Size          `yaml:"ended_tasks"`
-	MaxBody       Size          `yaml:"max_body"`
-	MaxDepth      int           `yaml:"max_depth"`
-	MaxParts      int           `yaml:"max_parts"`
-	MaxPart       Size          `yaml:"max_part"` // 0: only the body size limits it
-	MaxBlock      time.Duration `yaml:"max_block"`
-	MaxStreams    int           `yaml:"max_streams"`
-	MaxClaims     int           `yaml:"max_claims"` // of remote workers, that wait
-	HeaderTimeout time.Duration `yaml:"header_timeout"`
-	BodyTimeout   time.Duration `yaml:"body_timeout"`
-	IdleTimeout   time.Duration `yaml:"idle_timeout"`
-	PerPrincipal  PerPrincipal  `yaml:"per_principal"`
+	Memory         Size          `yaml:"memory"`
+	MaxBody        Size          `yaml:"max_body"`
+	MaxDepth       int           `yaml:"max_depth"`
+	MaxBlock       time.Duration `yaml:"max_block"`
+	MaxStreams     int           `yaml:"max_streams"`
+	RequestTimeout time.Duration `yaml:"request_timeout"` // for a body to arrive; see HeaderTimeout
+	IdleTimeout    time.Duration `yaml:"idle_timeout"`
+	PerPrincipal   PerPrincipal  `yaml:"per_principal"`
 	// MaxConnections bounds the open connections of the public ports, ConnectionsPerAddress those from one address (0:
 	// no limit).
 	MaxConnections        int `yaml:"max_connections"`
@@ -142,12 +131,14 @@ type Limits struct {
 
 // PerPrincipal bounds what each caller may ask. 0 means no limit.
 type PerPrincipal struct {
-	Rate      int `yaml:"rate"`  // requests per second, on one replica
-	Burst     int `yaml:"burst"` // 0: the same as Rate
+	Rate      int `yaml:"rate"` // requests per second, on one replica
 	Streams   int `yaml:"streams"`
-	Claims    int `yaml:"claims"`     // of remote workers, that wait
 	LiveTasks int `yaml:"live_tasks"` // per agent, over all replicas
 }
+
+// HeaderTimeout is how long the headers of a request may take to arrive: 10 s by default. They are small, and a client needs
+// no credential to hold a connection without them.
+func (l *Limits) HeaderTimeout() time.Duration { return l.RequestTimeout / 6 }
 
 // Proxies says which proxies in front of the server are trusted about the addresses of clients.
 type Proxies struct {
@@ -166,9 +157,8 @@ func (c *Config) TrustedProxies() *web.TrustedProxies {
 
 // CORS is for web pages of other origins that call the server from a browser.
 type CORS struct {
-	AllowedOrigins []string      `yaml:"allowed_origins" env:"HOLDFAST_CORS_ALLOWED_ORIGINS"` // empty: no other origin
-	AllowedHeaders []string      `yaml:"allowed_headers"`                                     // in addition to those of A2A
-	MaxAge         time.Duration `yaml:"max_age"`
+	AllowedOrigins []string `yaml:"allowed_origins" env:"HOLDFAST_CORS_ALLOWED_ORIGINS"` // empty: no other origin
+	AllowedHeaders []string `yaml:"allowed_headers"`                                     // in addition to those of A2A
 }
 
 // Protocol holds the choices that the A2A documents leave open.
@@ -234,27 +224,15 @@ const (
 	Result03     AmbiguousResult = "v03"
 )
 
-// SSE tunes event streams.
-type SSE struct {
-	KeepAlive    time.Duration `yaml:"keep_alive"`
-	WriteTimeout time.Duration `yaml:"write_timeout"`
-}
-
 // Worker tunes the worker pool of a replica.
 type Worker struct {
-	LeaseTTL     time.Duration `yaml:"lease_ttl"`
-	PollInterval time.Duration `yaml:"poll_interval"`
-	StopGrace    time.Duration `yaml:"stop_grace"`
+	LeaseTTL  time.Duration `yaml:"lease_ttl"`
+	StopGrace time.Duration `yaml:"stop_grace"`
 }
 
 // RunAPI is where agents act for their runs from elsewhere.
 type RunAPI struct {
 	URL string `yaml:"url" env:"HOLDFAST_RUN_API_URL"`
-}
-
-// Hub tunes how events of other replicas arrive.
-type Hub struct {
-	PollInterval time.Duration `yaml:"poll_interval"`
 }
 
 // Store tunes the database connections of a replica.
@@ -265,39 +243,29 @@ type Store struct {
 
 // Signing configures the keys that replicas share.
 type Signing struct {
-	Cards       bool          `yaml:"cards"`
-	RotateEvery time.Duration `yaml:"rotate_every"` // 0: never
-	Overlap     time.Duration `yaml:"overlap"`
+	Cards bool `yaml:"cards"`
 }
 
 // Push configures webhooks: who may set which, and how they are delivered.
 type Push struct {
-	Enabled    bool `yaml:"enabled"`
-	MaxPerTask int  `yaml:"max_per_task"`
+	Enabled bool `yaml:"enabled"`
 
 	HTTPSOnly       bool     `yaml:"https_only"`
 	AllowPrivate    bool     `yaml:"allow_private"`
 	AllowedNetworks []string `yaml:"allowed_networks"` // in CIDR notation
 	DeniedNetworks  []string `yaml:"denied_networks"`  // even if allowed; in CIDR notation
-	AllowedPorts    []string `yaml:"allowed_ports"`    // ports and port ranges
 	Challenge       bool     `yaml:"validation_challenge"`
 
-	Artifacts     bool     `yaml:"artifacts"`
-	CoalesceAfter int      `yaml:"coalesce_after"` // 0: never
-	BodyV01       PushBody `yaml:"body_v01"`
-	MaxBody       Size     `yaml:"max_body"`
+	Artifacts     bool `yaml:"artifacts"`
+	CoalesceAfter int  `yaml:"coalesce_after"` // 0: never
+	MaxBody       Size `yaml:"max_body"`
 
-	Timeout            time.Duration `yaml:"timeout"`
-	ConnectTimeout     time.Duration `yaml:"connect_timeout"`
-	Concurrency        int           `yaml:"concurrency"`
-	ConcurrencyPerHost int           `yaml:"concurrency_per_host"`
+	Timeout     time.Duration `yaml:"timeout"`
+	Concurrency int           `yaml:"concurrency"`
 
 	RetryFirst  time.Duration `yaml:"retry_first"`
 	RetryMost   time.Duration `yaml:"retry_most"`
 	GiveUpAfter time.Duration `yaml:"give_up_after"` // 0: never
-	// GiveUpFirstAfter replaces GiveUpAfter until the receiver has accepted a delivery; 0: it does not.
-	GiveUpFirstAfter time.Duration `yaml:"give_up_first_after"`
-	MinAttempts      int           `yaml:"min_attempts"`
 
 	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS" secret:"list"`
 	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS" secret:"list"`
@@ -312,15 +280,6 @@ func (p *Push) SealingKeys() [][]byte {
 	return keys
 }
 
-// PushBody is the body that a webhook of A2A 0.1 receives: the documents disagree.
-type PushBody string
-
-// The values of PushBody.
-const (
-	BodyTask    PushBody = "task"    // the current task
-	BodyMinimal PushBody = "minimal" // its id and status
-)
-
 // Retention says how long data is kept. Its values for tasks are the defaults of the agents.
 type Retention struct {
 	Tasks             Keep   `yaml:"tasks"`               // after the task has ended
@@ -329,7 +288,6 @@ type Retention struct {
 	IdempotencyKeys   Keep   `yaml:"idempotency_keys"`
 	DeliveryAttempts  Keep   `yaml:"delivery_attempts"`
 	Audit             Keep   `yaml:"audit"`
-	Processes         Keep   `yaml:"processes"`
 	ExportDirectory   string `yaml:"export_directory"`
 }
 
@@ -338,11 +296,6 @@ type AgentRetention struct {
 	Tasks             Keep `yaml:"tasks"`
 	Artifacts         Keep `yaml:"artifacts"`
 	ExpireParkedAfter Keep `yaml:"expire_parked_after"`
-}
-
-// Audit configures the audit log.
-type Audit struct {
-	Enabled bool `yaml:"enabled"`
 }
 
 // Agent is one agent: the content of its card, its executor, and its limits.
@@ -462,43 +415,38 @@ type WorkerExecutor struct {
 
 // HTTPExecutor is an agent behind an HTTP endpoint.
 type HTTPExecutor struct {
-	URL            string            `yaml:"url"`
-	CancelURL      string            `yaml:"cancel_url"`
-	Headers        map[string]string `yaml:"headers" secret:"headers"`
-	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
-	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout
+	URL           string            `yaml:"url"`
+	CancelURL     string            `yaml:"cancel_url"`
+	Headers       map[string]string `yaml:"headers" secret:"headers"`
+	HeaderTimeout time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout
 }
 
 // CommandExecutor is an agent that is a program, started once per run.
 type CommandExecutor struct {
-	Argv      []string          `yaml:"argv"`
-	Dir       string            `yaml:"dir"`
-	Env       map[string]string `yaml:"env" secret:"variables"`
-	Inherit   []string          `yaml:"inherit"` // names of the server's environment variables
-	UID       int               `yaml:"uid"`     // 0: the server's
-	GID       int               `yaml:"gid"`     // 0: the server's
-	StopGrace time.Duration     `yaml:"stop_grace"`
+	Argv    []string          `yaml:"argv"`
+	Dir     string            `yaml:"dir"`
+	Env     map[string]string `yaml:"env" secret:"variables"`
+	Inherit []string          `yaml:"inherit"` // names of the server's environment variables
+	UID     int               `yaml:"uid"`     // 0: the server's
+	GID     int               `yaml:"gid"`     // 0: the server's
 }
 
 // OpenAIExecutor is a model behind an API of OpenAI.
 type OpenAIExecutor struct {
-	API            ModelAPI          `yaml:"api"`
-	Background     bool              `yaml:"background"` // only of the Responses API
-	BaseURL        string            `yaml:"base_url"`
-	Model          string            `yaml:"model"`
-	APIKey         *secrets.Source   `yaml:"api_key"` // read for each call
-	Headers        map[string]string `yaml:"headers" secret:"headers"`
-	System         string            `yaml:"system"`
-	Parameters     map[string]JSON   `yaml:"parameters"` // further members of requests, such as temperature
-	Stream         bool              `yaml:"stream"`
-	Reasoning      bool              `yaml:"reasoning"` // show it as an artifact of its own
-	Tools          []ToolServer      `yaml:"tools"`
-	Agents         []AgentTool       `yaml:"agents"`
-	MaxToolCalls   int               `yaml:"max_tool_calls"` // in one turn
-	ToolTimeout    time.Duration     `yaml:"tool_timeout"`
-	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
-	HeaderTimeout  time.Duration     `yaml:"header_timeout"`
-	IdleTimeout    time.Duration     `yaml:"idle_timeout"`
+	API          ModelAPI          `yaml:"api"`
+	Background   bool              `yaml:"background"` // only of the Responses API
+	BaseURL      string            `yaml:"base_url"`
+	Model        string            `yaml:"model"`
+	APIKey       *secrets.Source   `yaml:"api_key"` // read for each call
+	Headers      map[string]string `yaml:"headers" secret:"headers"`
+	System       string            `yaml:"system"`
+	Parameters   map[string]JSON   `yaml:"parameters"` // further members of requests, such as temperature
+	Stream       bool              `yaml:"stream"`
+	Reasoning    bool              `yaml:"reasoning"` // show it as an artifact of its own
+	Tools        []ToolServer      `yaml:"tools"`
+	Agents       []AgentTool       `yaml:"agents"`
+	MaxToolCalls int               `yaml:"max_tool_calls"` // in one turn
+	ToolTimeout  time.Duration     `yaml:"tool_timeout"`
 }
 
 // ModelAPI is the API of a model.
@@ -533,21 +481,17 @@ type AgentTool struct {
 
 // A2AExecutor is an agent that is an A2A server itself.
 type A2AExecutor struct {
-	CardURL        string            `yaml:"card_url"`
-	URL            string            `yaml:"url"`
-	Version        string            `yaml:"version"`
-	Binding        string            `yaml:"binding"`
-	Stream         bool              `yaml:"stream"`
-	Headers        map[string]string `yaml:"headers" secret:"headers"`
-	Auth           A2AAuth           `yaml:"auth"`
-	Forward        A2AForward        `yaml:"forward"`
-	Push           bool              `yaml:"push"`      // ask for notifications, which are sent to RunAPIURL
-	CardKeys       string            `yaml:"card_keys"` // public keys that may sign the card: a JWK set or PEM
-	CardKeysFile   string            `yaml:"card_keys_file"`
-	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
-	CallTimeout    time.Duration     `yaml:"call_timeout"`  // of calls that do not wait for the agent
-	PollInterval   time.Duration     `yaml:"poll_interval"` // longest pause between two reads of a task
-	CardInterval   time.Duration     `yaml:"card_interval"` // between two reads of the card
+	CardURL      string            `yaml:"card_url"`
+	URL          string            `yaml:"url"`
+	Version      string            `yaml:"version"`
+	Binding      string            `yaml:"binding"`
+	Stream       bool              `yaml:"stream"`
+	Headers      map[string]string `yaml:"headers" secret:"headers"`
+	Auth         A2AAuth           `yaml:"auth"`
+	Forward      A2AForward        `yaml:"forward"`
+	Push         bool              `yaml:"push"`      // ask for notifications, which are sent to RunAPIURL
+	CardKeys     string            `yaml:"card_keys"` // public keys that may sign the card: a JWK set or PEM
+	CardKeysFile string            `yaml:"card_keys_file"`
 }
 
 // A2AForward says what of a client's requests goes to the agent besides its messages.
@@ -567,7 +511,6 @@ type AgentLimits struct {
 	Concurrency       int           `yaml:"concurrency"`
 	Queue             int           `yaml:"queue"`              // waiting tasks; 0: no limit
 	LiveTasks         int           `yaml:"live_tasks"`         // of each caller; 0: the limit for every agent
-	PendingMessages   int           `yaml:"pending_messages"`   // of a task, while its run lasts; 0: no limit
 	MaxArtifacts      Size          `yaml:"max_artifacts"`      // of a task; 0: no limit
 	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
 	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none
@@ -578,11 +521,8 @@ type AgentLimits struct {
 	MaxEvent          Size          `yaml:"max_event"`
 	HistoryEntries    int           `yaml:"history_entries"` // messages and artifacts
 	HistoryBytes      Size          `yaml:"history_bytes"`
-	MaxState          Size          `yaml:"max_state"`  // of a task or a context
-	MaxResume         Size          `yaml:"max_resume"` // body of a request by resume URL
-	Calls             int           `yaml:"calls"`      // of one event
-	CallDepth         int           `yaml:"call_depth"`
-	CallResults       Size          `yaml:"call_results"` // in a run document
+	MaxState          Size          `yaml:"max_state"` // of a task or a context
+	Calls             int           `yaml:"calls"`     // of one event
 }
 
 // HasRole reports whether this replica takes the role.

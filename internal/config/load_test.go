@@ -103,7 +103,6 @@ agents:
 	require.Equal(t, "1.10", weather.Card.Version, "a version that looks like a number keeps its digits")
 	require.Equal(t, 256, weather.Limits.Concurrency)
 	require.Equal(t, 3, notes.Limits.Concurrency)
-	require.Equal(t, 10*time.Second, weather.Executor.HTTP.ConnectTimeout)
 	require.Equal(t, BusyEnqueue, notes.OnBusy)
 	require.Equal(t, "weather", weather.Card.Name)
 	require.Equal(t, []Skill{{ID: "forecast", Name: "forecast", Description: "forecast", Tags: []string{"forecast"}}}, weather.Card.Skills)

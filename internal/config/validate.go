@@ -63,38 +63,18 @@ func (l *loader) validate(c *Config) {
 	if c.Limits.Memory != 0 {
 		inRange(l, "limits.memory", c.Limits.Memory, 64*MiB, 1024*GiB)
 	}
-	if c.Limits.BytesInFlight != 0 {
-		inRange(l, "limits.bytes_in_flight", c.Limits.BytesInFlight, 16*MiB, 1024*GiB)
-	}
-	if c.Limits.Memory != 0 && c.Limits.BytesInFlight > c.Limits.Memory {
-		l.at("limits.bytes_in_flight", "must not be larger than limits.memory")
-	}
-	if c.Limits.EndedTasks != 0 {
-		inRange(l, "limits.ended_tasks", c.Limits.EndedTasks, 1*KiB, 1024*GiB)
-	}
 	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
 	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)
-	inRange(l, "limits.max_parts", c.Limits.MaxParts, 1, 100_000)
-	if c.Limits.MaxPart != 0 {
-		inRange(l, "limits.max_part", c.Limits.MaxPart, 1*KiB, 1*GiB)
-	}
 	each := &c.Limits.PerPrincipal
 	inRange(l, "limits.per_principal.rate", each.Rate, 0, 1_000_000)
-	inRange(l, "limits.per_principal.burst", each.Burst, 0, 1_000_000)
-	if each.Burst > 0 && each.Rate == 0 {
-		l.at("limits.per_principal.burst", "needs limits.per_principal.rate")
-	}
 	inRange(l, "limits.per_principal.streams", each.Streams, 0, 1_000_000)
-	inRange(l, "limits.per_principal.claims", each.Claims, 0, 1_000_000)
 	inRange(l, "limits.per_principal.live_tasks", each.LiveTasks, 0, mostCounted)
 	inRange(l, "limits.max_connections", c.Limits.MaxConnections, 1, 1_000_000)
 	inRange(l, "limits.connections_per_address", c.Limits.ConnectionsPerAddress, 0, 1_000_000)
 	inRange(l, "limits.failed_authentications", c.Limits.FailedAuthentications, 0, 1_000_000)
 	inRange(l, "limits.max_block", c.Limits.MaxBlock, time.Second, time.Hour)
 	inRange(l, "limits.max_streams", c.Limits.MaxStreams, 1, 1_000_000)
-	inRange(l, "limits.max_claims", c.Limits.MaxClaims, 1, 1_000_000)
-	inRange(l, "limits.header_timeout", c.Limits.HeaderTimeout, time.Second, 5*time.Minute)
-	inRange(l, "limits.body_timeout", c.Limits.BodyTimeout, time.Second, time.Hour)
+	inRange(l, "limits.request_timeout", c.Limits.RequestTimeout, time.Second, time.Hour)
 	inRange(l, "limits.idle_timeout", c.Limits.IdleTimeout, time.Second, time.Hour)
 
 	l.networks("proxies.trusted", c.Proxies.Trusted)
@@ -102,22 +82,11 @@ func (l *loader) validate(c *Config) {
 
 	l.cors(&c.CORS)
 
-	inRange(l, "sse.keep_alive", c.SSE.KeepAlive, time.Second, 5*time.Minute)
-	inRange(l, "sse.write_timeout", c.SSE.WriteTimeout, time.Second, 5*time.Minute)
-
 	inRange(l, "worker.lease_ttl", c.Worker.LeaseTTL, 3*time.Second, 10*time.Minute)
-	inRange(l, "worker.poll_interval", c.Worker.PollInterval, 50*time.Millisecond, time.Minute)
 	inRange(l, "worker.stop_grace", c.Worker.StopGrace, 0, time.Hour)
-
-	inRange(l, "hub.poll_interval", c.Hub.PollInterval, 100*time.Millisecond, time.Minute)
 
 	inRange(l, "store.pool_size", c.Store.PoolSize, 2, 1000)
 	inRange(l, "store.writer_conns", c.Store.WriterConns, 1, 64)
-
-	if c.Signing.RotateEvery != 0 {
-		inRange(l, "signing.rotate_every", c.Signing.RotateEvery, 24*time.Hour, 10*365*24*time.Hour)
-	}
-	inRange(l, "signing.overlap", c.Signing.Overlap, time.Hour, 10*365*24*time.Hour)
 
 	l.push(&c.Push)
 	l.retention(c)
@@ -132,7 +101,7 @@ func (l *loader) retention(c *Config) {
 	r := &c.Retention
 	for key, keep := range map[string]Keep{
 		"tasks": r.Tasks, "artifacts": r.Artifacts, "expire_parked_after": r.ExpireParkedAfter, "idempotency_keys": r.IdempotencyKeys,
-		"delivery_attempts": r.DeliveryAttempts, "audit": r.Audit, "processes": r.Processes,
+		"delivery_attempts": r.DeliveryAttempts, "audit": r.Audit,
 	} {
 		l.keep("retention."+key, keep)
 	}
@@ -160,29 +129,15 @@ func (l *loader) keep(key string, k Keep) {
 }
 
 func (l *loader) push(p *Push) {
-	inRange(l, "push.max_per_task", p.MaxPerTask, 1, 1000)
 	l.networks("push.allowed_networks", p.AllowedNetworks)
 	l.networks("push.denied_networks", p.DeniedNetworks)
-	if len(p.AllowedPorts) == 0 && !l.hasProblem("push.allowed_ports") {
-		l.at("push.allowed_ports", "must not be empty")
-	}
-	for i, ports := range p.AllowedPorts {
-		if _, err := web.ParsePorts(ports); err != nil {
-			l.at(fmt.Sprintf("push.allowed_ports[%d]", i), "%s", err)
-		}
-	}
 	inRange(l, "push.coalesce_after", p.CoalesceAfter, 0, 1000)
-	oneOf(l, "push.body_v01", p.BodyV01, BodyTask, BodyMinimal)
 	inRange(l, "push.max_body", p.MaxBody, 16*KiB, 1*GiB)
 	inRange(l, "push.timeout", p.Timeout, 100*time.Millisecond, 2*time.Minute)
-	inRange(l, "push.connect_timeout", p.ConnectTimeout, 100*time.Millisecond, time.Minute)
 	inRange(l, "push.concurrency", p.Concurrency, 1, 10_000)
-	inRange(l, "push.concurrency_per_host", p.ConcurrencyPerHost, 1, 10_000)
 	inRange(l, "push.retry_first", p.RetryFirst, 10*time.Millisecond, time.Hour)
 	inRange(l, "push.retry_most", p.RetryMost, 10*time.Millisecond, 24*time.Hour)
 	inRange(l, "push.give_up_after", p.GiveUpAfter, 0, 365*24*time.Hour)
-	inRange(l, "push.give_up_first_after", p.GiveUpFirstAfter, 0, 365*24*time.Hour)
-	inRange(l, "push.min_attempts", p.MinAttempts, 1, 10_000)
 	for i, secret := range p.WebhookSecrets {
 		if _, err := push.ParseSecret(secret); err != nil {
 			l.at(fmt.Sprintf("push.webhook_secrets[%d]", i), "%s", err)
@@ -259,7 +214,6 @@ func (l *loader) cors(c *CORS) {
 			l.at(fmt.Sprintf("cors.allowed_headers[%d]", i), "%q is not the name of an HTTP header", name)
 		}
 	}
-	inRange(l, "cors.max_age", c.MaxAge, 0, 24*time.Hour)
 }
 
 func (l *loader) address(key, addr string) {
@@ -399,7 +353,6 @@ func (l *loader) agent(path string, a *Agent) {
 	}
 	inRange(l, limits+".queue", lim.Queue, 0, mostCounted)
 	inRange(l, limits+".live_tasks", lim.LiveTasks, 0, mostCounted)
-	inRange(l, limits+".pending_messages", lim.PendingMessages, 0, mostCounted)
 	if lim.MaxArtifacts != 0 {
 		inRange(l, limits+".max_artifacts", lim.MaxArtifacts, 1*KiB, 1024*GiB)
 	}
@@ -413,10 +366,7 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".history_entries", lim.HistoryEntries, 1, 10_000)
 	inRange(l, limits+".history_bytes", lim.HistoryBytes, 1*KiB, 64*MiB)
 	inRange(l, limits+".max_state", lim.MaxState, 1*KiB, 16*MiB)
-	inRange(l, limits+".max_resume", lim.MaxResume, 1*KiB, 16*MiB)
 	inRange(l, limits+".calls", lim.Calls, 1, 1000)
-	inRange(l, limits+".call_depth", lim.CallDepth, 1, 100)
-	inRange(l, limits+".call_results", lim.CallResults, 1*KiB, 64*MiB)
 }
 
 func (l *loader) card(path string, c *Card) {
@@ -523,7 +473,6 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 		l.webURL(path+".cancel_url", h.CancelURL)
 	}
 	l.headers(path+".headers", h.Headers)
-	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
 }
 
@@ -556,9 +505,6 @@ func (l *loader) openAIExecutor(path string, o *OpenAIExecutor) {
 	l.toolServers(path+".tools", o.Tools)
 	inRange(l, path+".max_tool_calls", o.MaxToolCalls, 1, 10_000)
 	inRange(l, path+".tool_timeout", o.ToolTimeout, 100*time.Millisecond, 24*time.Hour)
-	inRange(l, path+".connect_timeout", o.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
-	inRange(l, path+".header_timeout", o.HeaderTimeout, 100*time.Millisecond, 24*time.Hour)
-	inRange(l, path+".idle_timeout", o.IdleTimeout, 100*time.Millisecond, 24*time.Hour)
 }
 
 // toolServerName leaves room for the tool's own name in the 64 characters of a function's name.
@@ -642,10 +588,6 @@ func (l *loader) a2aExecutor(path string, a *A2AExecutor) {
 		}
 	}
 	l.headers(path+".headers", a.Headers)
-	inRange(l, path+".connect_timeout", a.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
-	inRange(l, path+".call_timeout", a.CallTimeout, time.Second, 10*time.Minute)
-	inRange(l, path+".poll_interval", a.PollInterval, 50*time.Millisecond, 10*time.Minute)
-	inRange(l, path+".card_interval", a.CardInterval, 100*time.Millisecond, 24*time.Hour)
 }
 
 func (l *loader) commandExecutor(path string, c *CommandExecutor) {
@@ -658,7 +600,6 @@ func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 	if (c.UID == 0) != (c.GID == 0) {
 		l.at(path+".uid", "needs gid, and gid needs uid; set both to numbers above 0, or neither")
 	}
-	inRange(l, path+".stop_grace", c.StopGrace, 10*time.Millisecond, 5*time.Minute)
 }
 
 // webURL does not repeat the value, because a URL may contain a password.

@@ -75,8 +75,6 @@ type Agent struct {
 	TenantVisible bool
 	// Limits bound the live tasks of each caller and the queue of the agent.
 	Limits store.Limits
-	// PendingMessages bounds the messages that wait for a task's run to end; 0: any number.
-	PendingMessages int
 }
 
 // Options configures an engine. The zero value of a duration means its default.

@@ -295,7 +295,7 @@ func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *
 	request := *n.Request
 	request.Metadata = r.Metadata // that of the first request is the task's
 	m := &store.NewMessage{
-		Task: h, Message: n.Message, Request: &request, Forwarded: n.Forwarded, Enqueue: !agent.RejectBusy, MostPending: agent.PendingMessages, RequestID: n.Task.ID, Idempotency: n.Idempotency,
+		Task: h, Message: n.Message, Request: &request, Forwarded: n.Forwarded, Enqueue: !agent.RejectBusy, MostPending: store.PendingMessages, RequestID: n.Task.ID, Idempotency: n.Idempotency,
 	}
 	if r.Push != nil {
 		m.Push, m.MostPushes = v.pushFor(h, r.Push, r.Dialect), v.opt.Push.MaxPerTask

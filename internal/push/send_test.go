@@ -60,7 +60,7 @@ func TestWhatIsSent(t *testing.T) {
 	t.Parallel()
 	db := storetest.Must(store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2}))(t)
 	t.Cleanup(func() { db.Close(context.WithoutCancel(t.Context())) })
-	keys := keys.New(keys.Options{Store: db, Overlap: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	keys := keys.New(keys.Options{Store: db, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, keys.Refresh(t.Context()))
 	url, got := receiver(t, accept)
 	secrets := []push.Secret{[]byte("the secret that was new yesterday"), []byte("the secret that is old, by a year")}

@@ -93,7 +93,7 @@ func (i issuer) bearer(t *testing.T, pairs ...any) []string {
 
 func accepting(keys http.RoundTripper) *auth.JWT {
 	return auth.NewJWT(auth.JWTOptions{
-		Name: "sso", Issuer: issuerURL, KeySetURL: issuerURL + "/keys", Audiences: []string{"holdfast"}, Algorithms: []string{"ES256"},
+		Name: "sso", Issuer: issuerURL, KeySetURL: issuerURL + "/keys", Audiences: []string{"holdfast"},
 		Client: &http.Client{Transport: keys},
 	})
 }

@@ -100,7 +100,7 @@ func (c *access) admits() telemetry.Admit {
 			id := c.admin.Authenticate(r.Context(), shown)
 			gate := &auth.Gate{Schemes: a.Schemes, Scope: a.Scope}
 			if page == telemetry.Health {
-				gate.Scope = a.MetricsScope
+				gate.Scope = config.AdminMetrics
 				if _, scope := c.rightOf(&id.Caller); scope != "" {
 					gate.Scope = scope
 				}
@@ -155,7 +155,7 @@ func (c *access) operator(r *http.Request) (*admin.Admitted, error) {
 	who := &admin.Admitted{Bound: c.bound(&caller)}
 	right, matched := c.rightOf(&caller)
 	if right == 0 {
-		_, err := c.admin.Admit(id, &auth.Gate{Schemes: schemes, Scope: a.ViewScope})
+		_, err := c.admin.Admit(id, &auth.Gate{Schemes: schemes, Scope: config.AdminView})
 		return nil, err
 	}
 	who.Right, who.Caller = right, acting(caller, caller.Method)
@@ -183,16 +183,15 @@ func (c *access) bound(caller *task.Caller) bool {
 
 // rightOf returns what a caller may do as an operator, and the scope that says so; 0: nothing.
 func (c *access) rightOf(caller *task.Caller) (admin.Right, string) {
-	a := &c.cfg.Admin
-	switch {
-	case caller.Has(a.Scope):
-		return admin.Administer, a.Scope
-	case caller.Has(a.AdministerScope):
-		return admin.Administer, a.AdministerScope
-	case caller.Has(a.ActScope):
-		return admin.Act, a.ActScope
-	case caller.Has(a.ViewScope):
-		return admin.View, a.ViewScope
+	switch scope := c.cfg.Admin.Scope; {
+	case caller.Has(scope):
+		return admin.Administer, scope
+	case caller.Has(config.AdminAdminister):
+		return admin.Administer, config.AdminAdminister
+	case caller.Has(config.AdminAct):
+		return admin.Act, config.AdminAct
+	case caller.Has(config.AdminView):
+		return admin.View, config.AdminView
 	}
 	return 0, ""
 }
@@ -207,7 +206,7 @@ func acting(caller task.Caller, kind string) task.Caller {
 // needs returns the error for an operator who lacks a right.
 func (c *access) needs(r admin.Right) error {
 	scope := map[admin.Right]string{
-		admin.View: c.cfg.Admin.ViewScope, admin.Act: c.cfg.Admin.ActScope, admin.Administer: c.cfg.Admin.AdministerScope,
+		admin.View: config.AdminView, admin.Act: config.AdminAct, admin.Administer: config.AdminAdminister,
 	}[r]
 	return task.Errorf(task.Forbidden, "the scope %s is needed", scope)
 }

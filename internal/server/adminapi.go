@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/server/keys"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -54,6 +55,12 @@ func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.
 	return admin.New(o)
 }
 
+// Bounds of the streams of the admin API, in total and from one address.
+const (
+	adminStreams          = 256
+	adminStreamsOfAddress = 32
+)
+
 // adminOptions returns what the API of operators takes from the configuration and the database.
 func adminOptions(cfg *config.Config, st *store.Store, version, url string, log *slog.Logger) admin.Options {
 	o := admin.Options{
@@ -64,7 +71,7 @@ func adminOptions(cfg *config.Config, st *store.Store, version, url string, log 
 		TryWebhook: func(ctx context.Context, hook *task.PushConfig, agent string, owner task.Owner) (*shown.Trial, error) {
 			return tryWebhook(ctx, cfg, st, hook, agent, owner, version, url, log)
 		},
-		Reseals: len(cfg.Push.SecretKeys) > 0, Streams: config.AdminStreams, StreamsOfAddress: cfg.Admin.StreamsPerAddress,
+		Reseals: len(cfg.Push.SecretKeys) > 0, Streams: adminStreams, StreamsOfAddress: adminStreamsOfAddress,
 		TraceURL: cfg.Admin.TraceURL, AllTenantsScope: cfg.Admin.AllTenantsScope,
 		KeysAccepted: slices.ContainsFunc(cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }),
 	}
@@ -101,7 +108,6 @@ func unsigned(cfg *config.Config, ring *keys.Ring) string {
 type limitsView struct {
 	MemoryBytes           int64        `json:"memory_bytes"`
 	MaxBodyBytes          int64        `json:"max_body_bytes"`
-	MaxPartBytes          int64        `json:"max_part_bytes"`
 	MaxParts              int          `json:"max_parts"`
 	MaxDepth              int          `json:"max_depth"`
 	MaxBlockSeconds       float64      `json:"max_block_seconds"`
@@ -129,15 +135,15 @@ type agentLimit struct {
 func limitsOf(cfg *config.Config) limitsView {
 	l := &cfg.Limits
 	v := limitsView{
-		MemoryBytes: int64(l.Memory), MaxBodyBytes: int64(l.MaxBody), MaxPartBytes: int64(l.MaxPart), MaxParts: l.MaxParts, MaxDepth: l.MaxDepth,
+		MemoryBytes: int64(l.Memory), MaxBodyBytes: int64(l.MaxBody), MaxParts: dispatch.MaxParts, MaxDepth: l.MaxDepth,
 		MaxBlockSeconds: l.MaxBlock.Seconds(), MaxStreams: l.MaxStreams, MaxConnections: l.MaxConnections, ConnectionsPerAddress: l.ConnectionsPerAddress,
-		Rate: l.PerPrincipal.Rate, Burst: l.PerPrincipal.Burst, Streams: l.PerPrincipal.Streams, LiveTasks: l.PerPrincipal.LiveTasks,
+		Rate: l.PerPrincipal.Rate, Burst: burst * l.PerPrincipal.Rate, Streams: l.PerPrincipal.Streams, LiveTasks: l.PerPrincipal.LiveTasks,
 	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		v.Agents = append(v.Agents, agentLimit{
 			Agent: a.Name, Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts, Queue: a.Limits.Queue, LiveTasks: a.Limits.LiveTasks,
-			PendingMessages: a.Limits.PendingMessages, RunSeconds: a.Limits.RunTimeout.Seconds(), InactivitySeconds: a.Limits.InactivityTimeout.Seconds(),
+			PendingMessages: store.PendingMessages, RunSeconds: a.Limits.RunTimeout.Seconds(), InactivitySeconds: a.Limits.InactivityTimeout.Seconds(),
 		})
 	}
 	return v

@@ -47,6 +47,9 @@ type agents struct {
 	cards      map[string]*a2a.Cards // of the servers behind fronts, as they were at the start
 }
 
+// callDepth is how many calls may lead to a task that an agent calls.
+const callDepth = 8
+
 func buildAgents(ctx context.Context, cfg *config.Config, o Options, m *telemetry.Metrics, log *slog.Logger) (*agents, error) {
 	fronts, err := buildFronts(cfg, m, log)
 	if err != nil {
@@ -61,18 +64,17 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, m *telemetr
 		out.names = append(out.names, a.Name)
 		face := newFace(a, out.cards[a.Name])
 		input, output := face.modes()
-		out.callbacks[a.Name] = callback.Agent{ByGet: a.ResumeByGet, MaxBody: int64(a.Limits.MaxResume)}
+		out.callbacks[a.Name] = callback.Agent{ByGet: a.ResumeByGet, MaxBody: mostResumed}
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 			DedupeMessages: a.DedupeMessageID, TenantVisible: a.Auth.Visibility == config.VisibleToTenant,
-			Limits:          store.Limits{Live: cmp.Or(a.Limits.LiveTasks, cfg.Limits.PerPrincipal.LiveTasks), Queue: a.Limits.Queue},
-			PendingMessages: a.Limits.PendingMessages,
-			InputModes:      input, OutputModes: output,
+			Limits:     store.Limits{Live: cmp.Or(a.Limits.LiveTasks, cfg.Limits.PerPrincipal.LiveTasks), Queue: a.Limits.Queue},
+			InputModes: input, OutputModes: output,
 		})
 		e := &out.engine[i]
 		out.calls = append(out.calls, calls.Agent{
-			Name: a.Name, Schemes: a.Auth.Schemes, Scope: a.Auth.Scope, RejectBusy: e.RejectBusy, PendingMessages: e.PendingMessages,
-			Limits: e.Limits, MaxDepth: a.Limits.CallDepth, Recursive: a.RecursiveCalls, TenantVisible: e.TenantVisible,
+			Name: a.Name, Schemes: a.Auth.Schemes, Scope: a.Auth.Scope, RejectBusy: e.RejectBusy,
+			Limits: e.Limits, MaxDepth: callDepth, Recursive: a.RecursiveCalls, TenantVisible: e.TenantVisible,
 		})
 		out.operation = append(out.operation, dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming, Extensions: face.extensions(), Forward: fronts.forward(a.Name)})
 		public, extended := face.cards(cfg)
@@ -101,7 +103,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, m *telemetr
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
 			MaxState: int64(a.Limits.MaxState), MaxEvent: int(a.Limits.MaxEvent), ExtensionParams: extensionParams(face.extended),
-			MaxCalls: a.Limits.Calls, MaxResults: int64(a.Limits.CallResults), Remote: remote,
+			MaxCalls: a.Limits.Calls, Remote: remote,
 		})
 	}
 	return out, errors.Join(mistakes...)
@@ -122,13 +124,13 @@ func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts
 	case config.ExecutorHTTP:
 		h := a.Executor.HTTP
 		return httpexec.New(httpexec.Options{
-			URL: h.URL, CancelURL: h.CancelURL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, HeaderTimeout: h.HeaderTimeout,
+			URL: h.URL, CancelURL: h.CancelURL, Headers: h.Headers, HeaderTimeout: h.HeaderTimeout,
 			History: history(a), MaxEvent: int(a.Limits.MaxEvent), Observe: m.Upstream(a.Name, "http"),
 		})
 	case config.ExecutorCommand:
 		c := a.Executor.Command
 		return command.New(command.Options{
-			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, UID: c.UID, GID: c.GID, Grace: c.StopGrace,
+			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, UID: c.UID, GID: c.GID,
 			History: history(a), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	case config.ExecutorOpenAI:
@@ -164,7 +166,6 @@ func buildModel(cfg *config.Config, a *config.Agent, m *telemetry.Metrics, log *
 		BaseURL: o.BaseURL, Model: o.Model, APIKey: o.APIKey, Headers: o.Headers,
 		System: o.System, Parameters: parameters, History: history(a), Whole: !o.Stream, Reasoning: o.Reasoning,
 		Tools: tools, Agents: called, MaxToolCalls: o.MaxToolCalls, ToolTimeout: o.ToolTimeout,
-		ConnectTimeout: o.ConnectTimeout, HeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout,
 		MaxEvent: int(a.Limits.MaxEvent), Observe: m.Upstream(a.Name, "openai"), ObserveTools: observeTools, Log: log,
 	})
 }

@@ -1,9 +1,9 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
@@ -54,27 +54,27 @@ func newAPI(
 	strict := cfg.Protocol.VersionHeader == config.VersionStrict
 	o := rpc.Options{
 		Agents: agents.rpc, PublicURL: p.baseURL(cfg), Log: log,
-		CORS:          rpc.CORS{Origins: cfg.CORS.AllowedOrigins, Headers: cfg.CORS.AllowedHeaders, MaxAge: cfg.CORS.MaxAge},
+		CORS:          rpc.CORS{Origins: cfg.CORS.AllowedOrigins, Headers: cfg.CORS.AllowedHeaders, MaxAge: time.Hour},
 		OriginRefused: e.metrics.OriginRefused,
 		Unversioned:   renderings[cfg.Protocol.CardUnversioned],
 		LocalOnly:     cfg.LocalOnly(),
 		Proxies:       cfg.TrustedProxies(),
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
-		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Headers: e.memory.Headers, Refused: e.metrics.ConnectionRefused,
+		HeaderTimeout: cfg.Limits.HeaderTimeout(), IdleTimeout: cfg.Limits.IdleTimeout, Headers: e.memory.Headers, Refused: e.metrics.ConnectionRefused,
 		Tracer: e.tracer,
 		JSONRPC: jsonrpc.New(jsonrpc.Options{
-			Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict, Log: log,
+			Operations: operations, Limits: limits, StrictVersion: strict, Log: log,
 		}),
 		REST: rest.New(rest.Options{
-			Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict,
+			Operations: operations, Limits: limits, StrictVersion: strict,
 			FormerStatuses: formerStatuses, Log: log,
 		}),
 	}
 	if p.grpc != nil {
 		o.GRPC = grpcapi.New(grpcapi.Options{
 			Operations: operations, Limits: limits, StrictVersion: strict, FormerStatuses: formerStatuses, Log: log,
-			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
-			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout, Headers: e.memory.Headers,
+			HeaderTimeout: cfg.Limits.HeaderTimeout(), IdleTimeout: cfg.Limits.IdleTimeout,
+			Headers: e.memory.Headers,
 			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(), Proxies: cfg.TrustedProxies(), Tracer: e.tracer,
 		})
 	}
@@ -97,7 +97,7 @@ func newAPI(
 }
 
 func bodyLimits(cfg *config.Config) web.BodyLimits {
-	return web.BodyLimits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
+	return web.BodyLimits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.RequestTimeout}
 }
 
 // newOperations makes the operations that all bindings call; nil without the api role.
@@ -107,8 +107,8 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 	}
 	cfg, m := e.cfg, e.metrics
 	return dispatch.New(dispatch.Options{
-		Engine: dispatch.Views(eng.As), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,
-		Quotas: perPrincipal(&cfg.Limits.PerPrincipal), MaxParts: cfg.Limits.MaxParts, MaxPart: int64(cfg.Limits.MaxPart),
+		Engine: dispatch.Views(eng.As), MaxStreams: cfg.Limits.MaxStreams,
+		Quotas:          perPrincipal(&cfg.Limits.PerPrincipal),
 		Memory:          e.memory,
 		LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
 		ReopenTerminal:  cfg.Protocol.V01ReopenTerminal,
@@ -126,6 +126,9 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 	})
 }
 
+// burst is how many seconds' worth of requests a caller may make at once after a pause.
+const burst = 10
+
 func perPrincipal(o *config.PerPrincipal) *limit.Quotas[task.Owner] {
-	return limit.New[task.Owner](limit.Options{Rate: o.Rate, Burst: cmp.Or(o.Burst, o.Rate), Streams: o.Streams})
+	return limit.New[task.Owner](limit.Options{Rate: o.Rate, Burst: burst * o.Rate, Streams: o.Streams})
 }

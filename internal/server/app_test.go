@@ -135,7 +135,6 @@ func TestRetentionDutiesComeInTime(t *testing.T) {
 			"keys":              func(r *config.Retention) { r.IdempotencyKeys = config.Keep(keep) },
 			"delivery attempts": func(r *config.Retention) { r.DeliveryAttempts = config.Keep(keep) },
 			"audit":             func(r *config.Retention) { r.Audit = config.Keep(keep) },
-			"processes":         func(r *config.Retention) { r.Processes = config.Keep(keep) },
 		} {
 			cfg := &config.Config{}
 			set(&cfg.Retention)

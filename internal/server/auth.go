@@ -113,7 +113,7 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 		case config.AuthJWT:
 			j := s.JWT
 			issuer := auth.NewJWT(auth.JWTOptions{
-				Name: s.Name, Issuer: j.Issuer, KeySetURL: j.JWKSURL, Audiences: j.Audience, Algorithms: j.Algorithms,
+				Name: s.Name, Issuer: j.Issuer, KeySetURL: j.JWKSURL, Audiences: j.Audience,
 				Tenant: j.Tenant, TenantClaim: j.TenantClaim, SubjectClaim: j.SubjectClaim, SubjectPrefix: j.SubjectPrefix,
 				ScopesClaim: j.ScopesClaim, Refresh: j.Refresh, Fetched: m.IssuerFetched, Log: c.log,
 			})

@@ -37,7 +37,7 @@ func buildFronts(cfg *config.Config, m *telemetry.Metrics, log *slog.Logger) (fr
 		front, err := a2a.New(a2a.Options{
 			CardURL: u.CardURL, URL: u.URL, Version: u.Version, Binding: u.Binding, Poll: !u.Stream,
 			CardKeys: u.CardKeys, CardKeysFile: u.CardKeysFile, Headers: u.Headers, Auth: a2a.Auth(u.Auth), Forward: u.Forward.Headers,
-			ConnectTimeout: u.ConnectTimeout, CallTimeout: u.CallTimeout, PollInterval: u.PollInterval, PushInterval: pushInterval(a), CardInterval: u.CardInterval,
+			PushInterval: pushInterval(a),
 			// The run must end within its grace.
 			CancelTimeout: min(5*time.Second, max(a.Limits.CancelGrace/2, 100*time.Millisecond)),
 			MaxEvent:      int(a.Limits.MaxEvent), DirectReplies: a.DirectReplies, OwnExtensions: ownURIs(),

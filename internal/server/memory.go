@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 
@@ -30,12 +29,9 @@ func budgets(process context.Context, first bool, cfg *config.Config, registry p
 	if first {
 		memory.Room(process)
 	}
-	inFlight := cmp.Or(int64(cfg.Limits.BytesInFlight), limit.MemoryShare(memory.Bytes))
+	inFlight := limit.MemoryShare(memory.Bytes)
 	log.Info("memory limit", "bytes", memory.Bytes, "source", memory.Source, "runtime_bytes", memory.Runtime, "bytes_in_flight", inFlight)
 	b := limit.NewBudgets(inFlight)
-	if n := int64(cfg.Limits.EndedTasks); n > 0 {
-		b.Ended, b.Replays = limit.NewBudget(n/2), limit.NewBudget(n/2)
-	}
 	telemetry.RegisterMemory(registry, memory.Bytes, func(visit func(string, limit.BudgetStat)) {
 		b.Each(func(name string, of *limit.Budget) { visit(name, of.Stat()) })
 	})

@@ -32,7 +32,7 @@ func OpenOperators(ctx context.Context, cfg *config.Config, db *Database, by tas
 	var err error
 	o.store, err = store.Open(ctx, store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: o.bell, SecretKeys: cfg.Push.SealingKeys(),
-		Widths: Widths(cfg), WithoutAudit: !cfg.Audit.Enabled, Tells: Tells(cfg), Log: log,
+		Widths: Widths(cfg), Tells: Tells(cfg), Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", schema.Explain(err))

@@ -20,6 +20,12 @@ type ports struct {
 	admin  net.Listener
 }
 
+// Bounds of the connections to the admin address, in total and from one address.
+const (
+	adminConnections          = 512
+	adminConnectionsOfAddress = 64
+)
+
 func listen(ctx context.Context, e *env) (_ *ports, err error) {
 	p := &ports{}
 	defer func() {
@@ -36,18 +42,18 @@ func listen(ctx context.Context, e *env) (_ *ports, err error) {
 		if p.public, err = e.open(ctx, "listen", e.cfg.Listen); err != nil {
 			return nil, err
 		}
-		p.public = trusted.Listener(connections.Listener(p.public), e.cfg.Limits.HeaderTimeout)
+		p.public = trusted.Listener(connections.Listener(p.public), e.cfg.Limits.HeaderTimeout())
 	}
 	if e.cfg.ServesGRPC() {
 		if p.grpc, err = e.open(ctx, "grpc_listen", e.cfg.GRPCListen); err != nil {
 			return nil, err
 		}
-		p.grpc = trusted.Listener(connections.Listener(p.grpc), e.cfg.Limits.HeaderTimeout)
+		p.grpc = trusted.Listener(connections.Listener(p.grpc), e.cfg.Limits.HeaderTimeout())
 	}
 	if p.admin, err = e.open(ctx, "admin_listen", e.cfg.AdminListen); err != nil {
 		return nil, err
 	}
-	p.admin = limit.NewConnections(limit.ConnectionOptions{Most: config.AdminConnections, OfAddress: e.cfg.Admin.ConnectionsPerAddress}).Listener(p.admin)
+	p.admin = limit.NewConnections(limit.ConnectionOptions{Most: adminConnections, OfAddress: adminConnectionsOfAddress}).Listener(p.admin)
 	return p, nil
 }
 

@@ -30,6 +30,21 @@ func usesWebhooks(cfg *config.Config) bool {
 	return delivers(cfg) || cfg.Push.Enabled && cfg.HasRole(config.RoleAPI)
 }
 
+// webhookPorts are those of the web and those that no privilege is needed for. The others are of services that a webhook must
+// not reach, such as mail and DNS.
+var webhookPorts = []web.Ports{{First: 80, Last: 80}, {First: 443, Last: 443}, {First: 1024, Last: 65535}}
+
+// perHost is how many deliveries to one host and port a replica makes at once.
+func perHost(p *config.Push) int { return max(8, p.Concurrency/8) }
+
+const (
+	// giveUpFirstAfter bounds the failures of a receiver that has never accepted a delivery. It is time to start a receiver
+	// that was set too early. A mistyped URL, or a host that does not want the deliveries, gets about 14 requests instead of 36.
+	giveUpFirstAfter = time.Hour
+	// leastAttempts come before a webhook is disabled: a receiver is not away because of a single failure long ago.
+	leastAttempts = 10
+)
+
 // webhooks has the parts that setting and delivering webhooks share: the rules, and a client that follows them.
 type webhooks struct {
 	cfg    *config.Push
@@ -40,18 +55,17 @@ type webhooks struct {
 func newWebhooks(cfg *config.Config, signer push.Signer, issuer, version string, tracer *tracing.Tracer) (*webhooks, error) {
 	p := &cfg.Push
 	networks, err1 := parsed("push.allowed_networks", p.AllowedNetworks, netip.ParsePrefix)
-	denied, err4 := parsed("push.denied_networks", p.DeniedNetworks, netip.ParsePrefix)
-	ports, err2 := parsed("push.allowed_ports", p.AllowedPorts, web.ParsePorts)
+	denied, err2 := parsed("push.denied_networks", p.DeniedNetworks, netip.ParsePrefix)
 	secrets, err3 := parsed("push.webhook_secrets", p.WebhookSecrets, push.ParseSecret)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	w := &webhooks{cfg: p, guard: web.NewGuard(web.GuardOptions{
-		HTTPSOnly: p.HTTPSOnly, AllowPrivate: p.AllowPrivate, Networks: networks, Denied: denied, Ports: ports,
+		HTTPSOnly: p.HTTPSOnly, AllowPrivate: p.AllowPrivate, Networks: networks, Denied: denied, Ports: webhookPorts,
 	})}
 	w.sender = push.NewSender(push.SenderOptions{
 		Guard: w.guard, Signer: signer, Issuer: issuer, Secrets: secrets, UserAgent: "Holdfast/" + version,
-		Timeout: p.Timeout, ConnectTimeout: p.ConnectTimeout, PerHost: p.ConcurrencyPerHost, Headers: webhook.Headers, Tracer: tracer,
+		Timeout: p.Timeout, PerHost: perHost(p), Headers: webhook.Headers, Tracer: tracer,
 	})
 	return w, nil
 }
@@ -84,7 +98,7 @@ func (w *webhooks) engine() *engine.Push {
 		return nil
 	}
 	return &engine.Push{
-		MaxPerTask: w.cfg.MaxPerTask, Artifacts: w.cfg.Artifacts,
+		Artifacts: w.cfg.Artifacts,
 		Check: func(ctx context.Context, url string) (host string, err error) {
 			to, err := w.guard.Check(ctx, url)
 			if err == nil && w.cfg.Challenge {
@@ -113,9 +127,9 @@ func newDispatcher(e *env, w *webhooks, st *store.Store, keeper *worker.Keeper, 
 		Encoder: encoder(e.cfg),
 		Schedule: push.Schedule{
 			First: w.cfg.RetryFirst, Most: w.cfg.RetryMost, GiveUpAfter: w.cfg.GiveUpAfter,
-			GiveUpFirstAfter: w.cfg.GiveUpFirstAfter, MinAttempts: w.cfg.MinAttempts,
+			GiveUpFirstAfter: min(giveUpFirstAfter, w.cfg.GiveUpAfter), MinAttempts: leastAttempts,
 		},
-		Concurrency: w.cfg.Concurrency, PerHost: w.cfg.ConcurrencyPerHost, CoalesceAfter: w.cfg.CoalesceAfter,
+		Concurrency: w.cfg.Concurrency, PerHost: perHost(w.cfg), CoalesceAfter: w.cfg.CoalesceAfter,
 		MaxBody: int64(w.cfg.MaxBody), StopGrace: pushGrace, Log: e.log,
 		Observer: push.Observer{Attempted: m.PushAttempted, Lag: m.PushLag, InFlight: m.PushInFlight},
 	})
@@ -124,10 +138,7 @@ func newDispatcher(e *env, w *webhooks, st *store.Store, keeper *worker.Keeper, 
 }
 
 func encoder(cfg *config.Config) webhook.Encoder {
-	return webhook.Encoder{
-		Brief:     cfg.Push.BodyV01 == config.BodyMinimal,
-		PlainJSON: cfg.Protocol.StatusTable == config.Statuses100,
-	}
+	return webhook.Encoder{PlainJSON: cfg.Protocol.StatusTable == config.Statuses100}
 }
 
 // tryWebhook checks a webhook as when a client sets it, and makes one delivery to it as the dispatcher does, in the name of a task that
@@ -135,7 +146,7 @@ func encoder(cfg *config.Config) webhook.Encoder {
 func tryWebhook(
 	ctx context.Context, cfg *config.Config, s *store.Store, c *task.PushConfig, agent string, owner task.Owner, version, issuer string, log *slog.Logger,
 ) (*shown.Trial, error) {
-	ring := keys.New(keys.Options{Store: s, RotateEvery: cfg.Signing.RotateEvery, Overlap: cfg.Signing.Overlap, Log: log})
+	ring := keys.New(keys.Options{Store: s, Log: log})
 	if err := ring.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
 	}

@@ -12,9 +12,12 @@ func resumeURL(e *env, p *ports, turns *task.Tokens) func(task.ID, int) string {
 	return func(id task.ID, turn int) string { return base + turns.Make(id, int64(turn)) }
 }
 
+// mostResumed bounds the body of a request by resume URL.
+const mostResumed = 256 << 10
+
 func newCallbacks(e *env, agents *agents, st *store.Store, turns *task.Tokens) *callback.Handler {
 	return callback.New(callback.Options{
 		Tokens: turns, Tasks: st, NewID: store.NewID, Agents: agents.callbacks,
-		Timeout: e.cfg.Limits.BodyTimeout, Memory: e.memory, Log: e.log,
+		Timeout: e.cfg.Limits.RequestTimeout, Memory: e.memory, Log: e.log,
 	})
 }

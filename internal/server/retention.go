@@ -18,6 +18,9 @@ func NewRetention(cfg *config.Config, st *store.Store, log *slog.Logger) *retent
 	return retention.New(o)
 }
 
+// keepProcesses is how long the names of processes that are gone are kept: incidents are looked into within a quarter.
+const keepProcesses = 90 * 24 * time.Hour
+
 func retentionOptions(cfg *config.Config) retention.Options {
 	r := &cfg.Retention
 	o := retention.Options{
@@ -25,7 +28,7 @@ func retentionOptions(cfg *config.Config) retention.Options {
 			Tasks: r.Tasks.Duration(), Artifacts: r.Artifacts.Duration(), Parked: r.ExpireParkedAfter.Duration(),
 		},
 		Agents: map[string]retention.Policy{},
-		Keys:   r.IdempotencyKeys.Duration(), Attempts: r.DeliveryAttempts.Duration(), Audit: r.Audit.Duration(), Processes: r.Processes.Duration(),
+		Keys:   r.IdempotencyKeys.Duration(), Attempts: r.DeliveryAttempts.Duration(), Audit: r.Audit.Duration(), Processes: keepProcesses,
 		Export: r.ExportDirectory,
 	}
 	for i := range cfg.Agents {

@@ -23,7 +23,7 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
 		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg), Ended: e.memory.Ended,
 		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited, Canceled: m.Canceled, Ended: m.LogRead},
-		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Tells: Tells(cfg), Tracer: e.tracer.Statements(), Log: e.log,
+		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, Tells: Tells(cfg), Tracer: e.tracer.Statements(), Log: e.log,
 	}
 	var st *store.Store
 	err := persist(ctx, e.log, "connect to the database", func() (err error) {
@@ -67,7 +67,7 @@ func closeStore(base context.Context, st *store.Store) {
 func newHub(e *env, db *Database, st *store.Store, bus *signal.Bus) *hub.Hub {
 	m := e.metrics
 	return hub.New(hub.Options{
-		Store: st, Signals: bus, URL: db.DirectURL, PollInterval: e.cfg.Hub.PollInterval, Log: e.log,
+		Store: st, Signals: bus, URL: db.DirectURL, Log: e.log,
 		// Events in rings have their encodings beside them.
 		Memory: e.memory.Streams, Ended: e.memory.Replays, RingTotal: e.memory.Streams.Stat().Size / 2,
 		// By then other replicas have rescued the runs of this one.
@@ -82,7 +82,5 @@ func newRing(e *env, st *store.Store) *keys.Ring {
 	if !signsCards && !usesWebhooks(e.cfg) {
 		return nil
 	}
-	return keys.New(keys.Options{
-		Store: st, RotateEvery: e.cfg.Signing.RotateEvery, Overlap: e.cfg.Signing.Overlap, Log: e.log,
-	})
+	return keys.New(keys.Options{Store: st, Log: e.log})
 }

@@ -61,7 +61,7 @@ func newPool(
 ) *worker.Pool {
 	m := e.metrics
 	pool := worker.New(worker.Options{
-		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
+		Store: st, Agents: agents.worker, StopGrace: e.cfg.Worker.StopGrace,
 		Worker: keeper.ID, Keys: keys, ResumeURL: resumeURL, RunAPI: runAPI,
 		Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Tracer: e.tracer, Log: e.log,
 		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},

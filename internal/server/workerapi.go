@@ -1,7 +1,7 @@
 package server
 
 import (
-	"cmp"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
@@ -10,6 +10,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 	"github.com/holdfast-a2a/holdfast/internal/worker/remote"
 )
+
+// mostClaims bounds the requests of workers that wait at a replica: each idle worker has one.
+const mostClaims = 20_000
 
 // newWorkerAPI makes the handler of the worker API; nil without the api role. pool has the agents.
 func newWorkerAPI(e *env, agents *agents, access *access, st *store.Store, pool *worker.Pool, bus *signal.Bus) *remote.API {
@@ -20,12 +23,12 @@ func newWorkerAPI(e *env, agents *agents, access *access, st *store.Store, pool 
 	for i := range e.cfg.Auth.Schemes {
 		schemes = append(schemes, e.cfg.Auth.Schemes[i].Name)
 	}
-	limits, m := &e.cfg.Limits, e.metrics
+	m := e.metrics
 	api := remote.New(remote.Options{
 		Store: st, Pool: pool, Leases: agents.leases, History: agents.history, Auth: access.workers, Schemes: schemes,
-		Memory: e.memory, Limits: bodyLimits(e.cfg), Poll: e.cfg.Worker.PollInterval, Replica: processName(), Log: e.log,
+		Memory: e.memory, Limits: bodyLimits(e.cfg), Poll: time.Second, Replica: processName(), Log: e.log,
 		Forgiving: e.Ready != nil,
-		Claims:    limit.NewPlaces(limits.MaxClaims, cmp.Or(limits.PerPrincipal.Claims, limits.MaxClaims)),
+		Claims:    limit.NewPlaces(mostClaims, mostClaims),
 		Observer:  remote.Observer{Claimed: m.Claimed, Waiting: m.ClaimsWaiting, Beat: m.Heartbeat},
 	})
 	bus.Queues.Subscribe(api.Wake)

@@ -15,6 +15,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
+// PendingMessages is how many messages may wait for the end of their task's run.
+const PendingMessages = 100
+
 // NewMessage is a message for a task that exists.
 type NewMessage struct {
 	Task        *task.Task // header

@@ -54,7 +54,7 @@ func (s *Store) ExpireParked(ctx context.Context, agent string, after time.Durat
 	var rows []dbsqlc.ParkedExpireRow
 	err = s.again(ctx, "expire", func() (err error) {
 		rows, err = s.q.ParkedExpire(ctx, s.hot, dbsqlc.ParkedExpireParams{
-			Agent: agent, After: after, Reason: reason, Audit: !s.withoutAudit, MaxRows: retainTasks, Notice: s.noticed(agent),
+			Agent: agent, After: after, Reason: reason, MaxRows: retainTasks, Notice: s.noticed(agent),
 		})
 		return err
 	})

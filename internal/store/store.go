@@ -76,8 +76,6 @@ type Options struct {
 	// RowSecurity runs callers' statements under row-level security if the database allows it. See
 	// WithoutRowSecurity.
 	RowSecurity bool
-	// WithoutAudit turns the audit log off.
-	WithoutAudit bool
 	// Tells reports whether an agent wants to be told about canceled tasks. Nil: none does.
 	Tells  func(agent string) bool
 	Widths Widths
@@ -128,7 +126,6 @@ type Store struct {
 	patience           patience
 	windowPushes       int32 // see the constants of these names
 	statTasks          int
-	withoutAudit       bool
 	tells              func(agent string) bool
 	rowSecurity        bool
 	withoutRowSecurity string
@@ -162,7 +159,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, turns: turnstile{patience: o.patience.turn}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
-		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, whole: o.whole, patience: o.patience, windowPushes: windowPushes, statTasks: statTasks, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
+		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, whole: o.whole, patience: o.patience, windowPushes: windowPushes, statTasks: statTasks, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
 		cancel()

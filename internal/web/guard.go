@@ -61,20 +61,6 @@ var errAddress = refuse("the host has no address that webhooks may be sent to; a
 // Ports is a range of ports.
 type Ports struct{ First, Last uint16 }
 
-// ParsePorts reads a port, or a range such as 1024-65535.
-func ParsePorts(s string) (Ports, error) {
-	first, last, isRange := strings.Cut(s, "-")
-	if !isRange {
-		last = first
-	}
-	low, err1 := strconv.ParseUint(first, 10, 16)
-	high, err2 := strconv.ParseUint(last, 10, 16)
-	if err1 != nil || err2 != nil || low == 0 || low > high {
-		return Ports{}, fmt.Errorf("%q is not a port, nor a range such as 1024-65535", s)
-	}
-	return Ports{uint16(low), uint16(high)}, nil
-}
-
 // GuardOptions are an operator's rules. The zero value allows http and https to any port of a public address.
 type GuardOptions struct {
 	HTTPSOnly    bool

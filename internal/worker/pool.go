@@ -37,7 +37,6 @@ type Agent struct {
 	CancelGrace       time.Duration              // between asking a run to end and writing its status anyway
 	MaxArtifacts      int64                      // maximum bytes of the artifacts of a task; 0: no limit
 	MaxCalls          int                        // maximum calls of one event; 0: executor.DefaultCalls
-	MaxResults        int64                      // maximum bytes of the results of calls; 0: DefaultResults
 	MaxState          int64                      // maximum bytes of the state of a task or context; 0: no limit
 	MaxEvent          int                        // maximum bytes of an event that comes as JSON; 0: wire.DefaultMaxEvent
 	ExtensionParams   map[string]json.RawMessage // of the extensions on the agent's card that have parameters, by URI
@@ -65,8 +64,8 @@ type Observer struct {
 	Told    func(agent, outcome string) // an agent was notified of a cancel, or was not: delivered, retried or failed
 }
 
-// DefaultResults bounds the results of calls in a run document, in bytes.
-const DefaultResults = 1 << 20
+// mostResults bounds the results of calls in a run document, in bytes.
+const mostResults = 1 << 20
 
 // LimitArtifacts is the name of Agent.MaxArtifacts in Observer.Limited.
 const LimitArtifacts = "artifacts"

@@ -201,7 +201,7 @@ func (r *run) input() (*executor.Input, error) {
 	}
 	in := &executor.Input{Source: executor.SourceCalls}
 	err := r.read(r.ctx, func() (err error) {
-		in.Results, err = r.pool.opt.Store.Results(r.ctx, c.Task, c.Wait.Seq, cmp.Or(r.agent.MaxResults, DefaultResults))
+		in.Results, err = r.pool.opt.Store.Results(r.ctx, c.Task, c.Wait.Seq, mostResults)
 		return err
 	})
 	return in, err

@@ -3184,7 +3184,6 @@ export interface components {
         limits: {
             memory_bytes: number;
             max_body_bytes: number;
-            max_part_bytes: number;
             max_parts: number;
             max_depth: number;
             max_block_seconds: number;

@@ -185,7 +185,7 @@ function Log() {
               ? "None among the newest entries; there are older ones."
               : filtered
                 ? "Change the filter, or clear it."
-                : "It records who creates, continues and cancels tasks, and what operators do. If it stays empty, audit.enabled is false."}
+                : "It records who creates, continues and cancels tasks, and what operators do."}
           </EmptyState>
         </div>
       ) : (

@@ -379,7 +379,6 @@ function LimitsOf() {
             facts={[
               ["Memory", bytes(l.memory_bytes)],
               ["Body", bytes(l.max_body_bytes)],
-              ["Part", bytes(l.max_part_bytes)],
               ["Parts", limitless(l.max_parts)],
               ["Depth of JSON", limitless(l.max_depth)],
               ["Blocking request", span(l.max_block_seconds)],

@@ -111,9 +111,6 @@ type Traits struct {
 	ReopensTasks bool
 	// WholeTasks says that notifications show the whole task and not only the event.
 	WholeTasks bool
-	// BriefNotifications says that the version also allows notifications with only the status of
-	// the task.
-	BriefNotifications bool
 	// IDsOnRequest says that events have ids only for clients that resume or name the extension: an official client of
 	// the version overlooks an event that does not begin with its data.
 	IDsOnRequest bool
@@ -132,7 +129,6 @@ type EventNames struct{ Status, Artifact string }
 
 // Notify chooses a form of notifications where the A2A documents leave it open.
 type Notify struct {
-	Brief     bool // only the id and status of the task, in versions that allow it
 	PlainJSON bool // application/json instead of the version's own type
 }
 

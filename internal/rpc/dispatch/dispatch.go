@@ -80,10 +80,6 @@ type Options struct {
 	Quotas *limit.Quotas[task.Owner]
 	// Memory bounds the bytes that requests hold. Nil: no bound.
 	Memory *limit.Budgets
-	// MaxParts bounds the parts of a message, MaxPart the size of one part in bytes. 0: no bound
-	// but rawjson.MaxParts.
-	MaxParts int
-	MaxPart  int64
 	// LegacyTaskIDs lets a message with an unknown task id create that task, in versions that once
 	// allowed it.
 	LegacyTaskIDs bool

@@ -1,13 +1,11 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -92,21 +90,17 @@ func (o *Runner) takeStream(r *Request) (release func(), err error) {
 	}
 }
 
-// bound checks the number and the size of a message's parts.
+// MaxParts bounds the parts of a message: each costs memory beyond its size. Codecs read up to rawjson.MaxParts.
+const MaxParts = 1000
+
+// bound checks the number of a message's parts.
 func (o *Runner) bound(r *Request, m *task.Message) error {
+	if len(m.Parts) <= MaxParts {
+		return nil
+	}
 	member := r.Codec.Traits().PartsMember
-	if most := cmp.Or(o.opt.MaxParts, rawjson.MaxParts); len(m.Parts) > most {
-		o.Limited(r, LimitParts)
-		return &task.Error{Kind: task.TooLarge, Field: member, Msg: fmt.Sprintf("%s: must not have more than %d parts", member, most)}
-	}
-	for i := range m.Parts {
-		if most := o.opt.MaxPart; most > 0 && m.Parts[i].Size() > most {
-			field := fmt.Sprintf("%s[%d]", member, i)
-			o.Limited(r, LimitParts)
-			return &task.Error{Kind: task.TooLarge, Field: field, Msg: fmt.Sprintf("%s: must not be longer than %d bytes", field, most)}
-		}
-	}
-	return nil
+	o.Limited(r, LimitParts)
+	return &task.Error{Kind: task.TooLarge, Field: member, Msg: fmt.Sprintf("%s: must not have more than %d parts", member, MaxParts)}
 }
 
 func (o *Runner) refuse(r *Request, limit, says string, wait time.Duration) error {

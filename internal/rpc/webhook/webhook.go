@@ -19,8 +19,7 @@ func (n Encoder) Whole(version string) bool {
 	if codec == nil {
 		return true
 	}
-	traits := codec.Traits()
-	return traits.WholeTasks && (!n.Brief || !traits.BriefNotifications)
+	return codec.Traits().WholeTasks
 }
 
 // Headers returns the headers in which a version sends a webhook its token, and whether API keys

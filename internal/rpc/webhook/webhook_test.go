@@ -65,20 +65,6 @@ func TestEventsOf10(t *testing.T) {
 	proto.Check(t, "StreamResponse", document)
 }
 
-func TestMinimalBodiesOf01(t *testing.T) {
-	t.Parallel()
-	n := webhook.Encoder{Brief: true}
-	require.False(t, n.Whole("0.1"))
-	require.True(t, n.Whole("0.3"))
-	of := dialecttest.Tasks()["working"]
-	for name, e := range dialecttest.Events() {
-		document, _ := body(t, n, "0.1", of, e)
-		dialecttest.Golden(t, "0.1-minimal/"+name, document)
-	}
-	document, _ := body(t, n, "0.1", dialecttest.Tasks()["completed"], nil)
-	dialecttest.Golden(t, "0.1-minimal/task", document)
-}
-
 func TestAVersionThatIsNotServed(t *testing.T) {
 	t.Parallel()
 	_, _, err := webhook.Encoder{}.Body(&task.PushConfig{Dialect: "7.0"}, &task.Task{}, nil)

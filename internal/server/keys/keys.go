@@ -26,8 +26,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
-// lead is how long a new key is published before it signs.
-const lead = time.Hour
+const (
+	rotateEvery = 90 * 24 * time.Hour // age at which a key gets a successor
+	lead        = time.Hour           // how long a new key is published before it signs
+	overlap     = 30 * 24 * time.Hour // how long a replaced key stays published: clients keep cards
+)
 
 // Store stores the keys.
 type Store interface {
@@ -38,10 +41,8 @@ type Store interface {
 
 // Options configures a Ring.
 type Options struct {
-	Store       Store
-	RotateEvery time.Duration // 0: never
-	Overlap     time.Duration // how long a replaced key stays published
-	Log         *slog.Logger
+	Store Store
+	Log   *slog.Logger
 }
 
 // Ring is a replica's copy of the keys. It is empty until Refresh.
@@ -66,9 +67,6 @@ type key struct {
 
 // New makes a ring.
 func New(o Options) *Ring {
-	if o.RotateEvery == 0 {
-		o.RotateEvery = math.MaxInt64
-	}
 	return &Ring{opt: o}
 }
 
@@ -83,12 +81,12 @@ func (r *Ring) Refresh(ctx context.Context) error {
 	for _, row := range rows {
 		youngest = min(youngest, row.Age)
 	}
-	if len(rows) == 0 || youngest >= r.opt.RotateEvery {
+	if len(rows) == 0 || youngest >= rotateEvery {
 		if err := r.add(ctx); err != nil {
 			return err
 		}
 	}
-	retired, err := r.opt.Store.RetireSigningKeys(ctx, r.opt.Overlap)
+	retired, err := r.opt.Store.RetireSigningKeys(ctx, overlap)
 	if err != nil {
 		return err
 	}
@@ -117,7 +115,7 @@ func (r *Ring) add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	added, err := r.opt.Store.AddSigningKey(ctx, row, r.opt.RotateEvery, lead)
+	added, err := r.opt.Store.AddSigningKey(ctx, row, rotateEvery, lead)
 	if added {
 		r.opt.Log.Info("signing key created", "kid", row.ID)
 	}
@@ -162,18 +160,14 @@ func (r *Ring) active() (*key, error) {
 	return nil, errNone
 }
 
-// Times returns when the key was made that signs now, and when the next one is due: zero without such a key, and without
-// rotation. The ages are by the database's clock, the times by that of this process.
+// Times returns when the key was made that signs now, and when the next one is due: zero without such a key. The ages are by the database's clock, the times by that of this process.
 func (r *Ring) Times() (made, next time.Time) {
 	k, err := r.active()
 	if err != nil {
 		return time.Time{}, time.Time{}
 	}
-	if r.opt.RotateEvery == math.MaxInt64 {
-		return k.made, time.Time{}
-	}
 	for _, k := range r.current.Load().keys {
-		if at := k.made.Add(r.opt.RotateEvery); at.After(next) {
+		if at := k.made.Add(rotateEvery); at.After(next) {
 			next = at
 		}
 	}

@@ -233,7 +233,7 @@ func sealing(t *testing.T, url string, fill ...byte) (*keys.Ring, *store.Store) 
 	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2, SecretKeys: raw})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
-	return keys.New(keys.Options{Store: s, RotateEvery: 90 * day, Overlap: 30 * day, Log: slog.New(slog.DiscardHandler)}), s
+	return keys.New(keys.Options{Store: s, Log: slog.New(slog.DiscardHandler)}), s
 }
 
 // dump is all data of the database, as text.

@@ -191,7 +191,7 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		rereads: counter("holdfast_hub_rereads_total",
 			"Streams that fell behind the events in memory and read the table. Mostly slow clients."),
 		logReads: counters("holdfast_log_reads_total",
-			"Logs of tasks that answers needed: from `memory`, which keeps tasks that have ended (`limits.ended_tasks`), or from the `database`.", "from"),
+			"Logs of tasks that answers needed: from `memory`, which keeps tasks that have ended, or from the `database`.", "from"),
 		listening: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "holdfast_listener_connected",
 			Help: "1 while LISTEN works, 0 while this replica polls.",

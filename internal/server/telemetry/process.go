@@ -57,7 +57,7 @@ func RegisterProcess(reg prometheus.Registerer, p Process) {
 			made: prometheus.NewDesc("holdfast_signing_key_created_timestamp_seconds",
 				"Unix time at which the key was made that signs cards and webhooks.", nil, nil),
 			next: prometheus.NewDesc("holdfast_signing_key_rotation_timestamp_seconds",
-				"Unix time at which the next signing key is due; absent without `signing.rotate_every`. It signs an hour after it was made.", nil, nil),
+				"Unix time at which the next signing key is due. It signs an hour after it was made.", nil, nil),
 		})
 	}
 	reg.MustRegister(&readinessCollector{

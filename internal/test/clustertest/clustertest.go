@@ -29,8 +29,7 @@ const Settings = `
 listen: 127.0.0.1:0
 grpc_listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
-worker: {lease_ttl: 6s, poll_interval: 200ms, stop_grace: 1s}
-hub: {poll_interval: 500ms}
+worker: {lease_ttl: 6s, stop_grace: 1s}
 store: {pool_size: 4}
 agents:
   - name: demo

@@ -173,7 +173,7 @@ func (i *Issuer) Kill() {
 
 // Scheme is the configuration of a scheme for its tokens; more is added to the scheme's jwt.
 func (i *Issuer) Scheme(name, more string) string {
-	return fmt.Sprintf("{name: %s, kind: jwt, jwt: {issuer: %q, audience: [%q], algorithms: [RS256, ES256, EdDSA]%s}}", name, i.URL, Audience, more)
+	return fmt.Sprintf("{name: %s, kind: jwt, jwt: {issuer: %q, audience: [%q]%s}}", name, i.URL, Audience, more)
 }
 
 // Client is an HTTP client that trusts the issuer's certificate and follows no redirects, as a browser does that a test watches.

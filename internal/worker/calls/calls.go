@@ -25,15 +25,14 @@ import (
 
 // Agent is what a call needs to know of an agent.
 type Agent struct {
-	Name            string
-	Schemes         []string // that admit its callers; none: it is open
-	Scope           string   // that its callers need
-	RejectBusy      bool
-	PendingMessages int
-	Limits          store.Limits
-	MaxDepth        int  // of the tasks that it calls
-	Recursive       bool // may call itself and the agents of its callers
-	TenantVisible   bool // the owner's tenant sees its tasks
+	Name          string
+	Schemes       []string // that admit its callers; none: it is open
+	Scope         string   // that its callers need
+	RejectBusy    bool
+	Limits        store.Limits
+	MaxDepth      int  // of the tasks that it calls
+	Recursive     bool // may call itself and the agents of its callers
+	TenantVisible bool // the owner's tenant sees its tasks
 }
 
 // Options configures a Runner.
@@ -311,7 +310,7 @@ func (r *Runner) answer(ctx context.Context, by task.Caller, c store.NewCall, ca
 	n := &store.NewMessage{Task: h, Message: call.Message, Request: request, Enqueue: true, RequestID: call.RequestID}
 	request.Metadata = call.Metadata
 	if a := r.agents[h.Agent]; a != nil {
-		n.Enqueue, n.MostPending = !a.RejectBusy, a.PendingMessages
+		n.Enqueue, n.MostPending = !a.RejectBusy, store.PendingMessages
 	}
 	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
 	seq, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).Once().AddMessage(ctx, n)

@@ -403,7 +403,7 @@ func (a *API) claim(x *exchange) error {
 
 // full refuses a request beyond the number that may wait.
 func (a *API) full() *web.Problem {
-	p := web.Refuse(http.StatusTooManyRequests, "busy", "", "too many claims wait (limits.max_claims, limits.per_principal.claims)")
+	p := web.Refuse(http.StatusTooManyRequests, "busy", "", "too many claims wait")
 	p.After = 5 * time.Second
 	return p
 }

@@ -28,7 +28,7 @@ func (Codec) Version() string { return Version }
 
 var traits = dialect.Traits{
 	ContextMember: "sessionId", PartsMember: "message.parts", EchoHeader: dialect.ExtensionsHeader, ReopensTasks: true,
-	Card: card.RenderLegacy, WholeTasks: true, BriefNotifications: true, TokenHeaders: []string{"X-A2A-Notification-Token", "X-A2A-Token"},
+	Card: card.RenderLegacy, WholeTasks: true, TokenHeaders: []string{"X-A2A-Notification-Token", "X-A2A-Token"},
 	IDsOnRequest: true,                                                                                // samples/js
 	EventNames:   &dialect.EventNames{Status: "task_status_update", Artifact: "task_artifact_update"}, // of trpc-a2a-go 0.0.x
 }

@@ -60,33 +60,14 @@ func (Codec) Pushes(_ engine.Op, p *engine.Pushes) ([]byte, error) {
 	return append(v0.AppendPushConfig(dst, &p.Configs[0], false), '}'), nil
 }
 
-// Notification renders the task, or only its status. The documents agree on taskId and on little
-// else.
-func (c Codec) Notification(t *task.Task, e *task.Event, n dialect.Notify) (body []byte, mediaType string, err error) {
+// Notification renders the task. The documents agree on taskId and on little else.
+func (c Codec) Notification(t *task.Task, e *task.Event, _ dialect.Notify) (body []byte, mediaType string, err error) {
 	if dialect.Direct(t, e) {
 		return nil, "", nil
 	}
-	id := json.RawMessage(rawjson.AppendString(nil, t.PublicID))
-	if !n.Brief {
-		body, err := c.Result(engine.OpGet, t, dialect.View{})
-		if err != nil {
-			return nil, "", err
-		}
-		return rawjson.With(body, "taskId", id), dialect.TypeJSON, nil
-	}
-	if e == nil || e.Kind != task.EventStatus {
-		e = &task.Event{Kind: task.EventStatus, State: t.Status.State, Message: t.Status.Message, At: t.Status.At}
-	}
-	event, err := c.Event(t, e)
+	body, err = c.Result(engine.OpGet, t, dialect.View{})
 	if err != nil {
 		return nil, "", err
 	}
-	status, _ := rawjson.Lookup(event, "status")
-	body = rawjson.With(nil, "taskId", id)
-	body = rawjson.With(body, "eventType", json.RawMessage(`"taskUpdate"`))
-	body = rawjson.With(body, "status", status)
-	if e.State.Terminal() {
-		body = rawjson.With(body, "finalStatus", status)
-	}
-	return body, dialect.TypeJSON, nil
+	return rawjson.With(body, "taskId", json.RawMessage(rawjson.AppendString(nil, t.PublicID))), dialect.TypeJSON, nil
 }

@@ -633,7 +633,7 @@ WITH due AS MATERIALIZED (
 ), audited AS MATERIALIZED (
     SELECT holdfast.audit(json_agg(json_build_object('action', 'task.expired', 'task', due.id, 'agent', $1::text,
                                                      'method', 'operator'))::text) AS n
-      FROM due WHERE $6::boolean HAVING count(*) > 0
+      FROM due HAVING count(*) > 0
 )
 SELECT due.id, (due.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END
@@ -649,7 +649,6 @@ type ParkedExpireParams struct {
 	MaxRows int32
 	Reason  string
 	Notice  bool
-	Audit   bool
 }
 
 type ParkedExpireRow struct {
@@ -670,7 +669,6 @@ func (q *Queries) ParkedExpire(ctx context.Context, db DBTX, arg ParkedExpirePar
 		arg.MaxRows,
 		arg.Reason,
 		arg.Notice,
-		arg.Audit,
 	)
 	if err != nil {
 		return nil, err
