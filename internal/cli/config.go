@@ -2,12 +2,14 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
 func (c *command) config() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check the configuration",
+		Short: "Check and show the configuration",
 		Long: `The configuration is a file (--config, HOLDFAST_CONFIG), variables, and flags.
 docs/configuration.md has every key.`,
 		Example: `  holdfast config check --config holdfast.yaml`,
@@ -41,5 +43,36 @@ Exit codes: 0 the configuration is right; 2 it has mistakes.`,
 		p.line("no mistakes; %d agents", len(names))
 		return p.err
 	}
-	return group(cmd, check)
+	return group(cmd, check, c.configShow())
+}
+
+func (c *command) configShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show every key with its value, and where that comes from",
+		Long: `Read the configuration as serve does, and show the value of every key as the server would use
+it, with the line of the file, the variable or the flag that it comes from, or default. Secrets
+are shown as ***, and values that name variables as the file has them.
+
+Exit codes: 0 shown; 2 the configuration has mistakes.`,
+		Example: `  holdfast config show --config holdfast.yaml
+  holdfast config show --config holdfast.yaml | grep -v 'default$'`,
+		Args: argCount(0, 0),
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := config.Settings(c.configSource(configFlags(cmd.Flags())))
+		if err != nil {
+			return &exitError{exitUsage, err}
+		}
+		if *format == outputJSON {
+			return printJSON(c.Out, map[string][]config.Setting{"settings": settings})
+		}
+		rows := [][]string{{"KEY", "VALUE", "FROM"}}
+		for _, s := range settings {
+			rows = append(rows, []string{s.Key, printable(s.Value), s.From})
+		}
+		return table(c.Out, rows)
+	}
+	return cmd
 }

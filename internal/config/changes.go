@@ -25,17 +25,17 @@ func (c *Change) OnlyAgents() bool {
 
 // Watch loads the configuration, and returns a function that loads it again and compares it. Its error is that of Load.
 func (src *Source) Watch() (*Config, func() (*Change, error), error) {
-	used, content, err := load(*src)
+	l, used, err := load(*src)
 	if err != nil {
 		return nil, nil, err
 	}
-	was := settings(content)
+	was := settings(l.content)
 	return used, func() (*Change, error) {
-		cfg, content, err := load(*src)
+		l, cfg, err := load(*src)
 		if err != nil {
 			return nil, err
 		}
-		now, changed := settings(content), map[string]bool{}
+		now, changed := settings(l.content), map[string]bool{}
 		for key := range joined(was, now) {
 			before, had := was[key]
 			after, has := now[key]

@@ -29,10 +29,26 @@ func join(path, key string) string {
 
 func (l *loader) where(n *yaml.Node) string { return fmt.Sprintf("%s:%d", l.file, n.Line) }
 
+// withVariables returns the text of a value that names variables, or "". For a list or a mapping it is Hidden.
+func withVariables(n *yaml.Node) string {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
+		return n.Value
+	}
+	for _, child := range n.Content {
+		if child.Kind != yaml.AliasNode && withVariables(child) != "" {
+			return Hidden
+		}
+	}
+	return ""
+}
+
 // decode reads a node into a field, reports what does not fit, and remembers the position of the value. It works on
 // nodes, not on values, because only nodes know their lines.
 func (l *loader) decode(path string, n *yaml.Node, v reflect.Value) {
-	l.origins[path] = origin{where: l.where(n), line: n.Line}
+	l.origins[path] = origin{where: l.where(n), line: n.Line, text: withVariables(n)}
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}

@@ -32,12 +32,13 @@ type Source struct {
 // Load reads, completes and checks a configuration. If its content has mistakes, the error is an *Error with all of
 // them.
 func Load(src Source) (*Config, error) {
-	c, _, err := load(src)
+	_, c, err := load(src)
 	return c, err
 }
 
-// load also returns the file's content, or nil: a file that is a pipe can be read only once.
-func load(src Source) (*Config, *yaml.Node, error) {
+// load also returns the loader, which has the file's content and where the values come from: a file that is a pipe can be
+// read only once.
+func load(src Source) (*loader, *Config, error) {
 	l := &loader{report: report{origins: map[string]origin{}}, secrets: map[string]*secretField{}, env: src.Env, file: src.path(), programs: src.Programs}
 	c := Default()
 	root := reflect.ValueOf(c).Elem()
@@ -86,7 +87,7 @@ func load(src Source) (*Config, *yaml.Node, error) {
 	if c.DefaultAgent() == nil {
 		c.Agents[0].Default = true
 	}
-	return c, l.content, nil
+	return l, c, nil
 }
 
 // path returns the path of the file; "" without one.

@@ -312,12 +312,12 @@ type documented struct{ Default, Variable string }
 
 // inWords are the keys whose default depends on other keys, or which are required: the table describes them in words.
 var inWords = map[string]bool{
-	"drain_delay": true, "push.https_only": true, "push.validation_challenge": true, "agents[].name": true, "agents[].card.name": true, "agents[].card.description": true, "agents[].card.skills": true,
+	"drain_delay": true, "push.https_only": true, "push.validation_challenge": true, "agents[].name": true, "agents[].card.skills": true,
 	"agents[].executor.kind": true, "agents[].executor.http.url": true, "agents[].executor.a2a.card_url": true,
 	"auth.schemes[].basic.users_file": true, "auth.schemes[].jwt.issuer": true, "auth.schemes[].jwt.audience": true,
-	"auth.schemes[].jwt.scopes_claim": true, "admin.schemes": true,
+	"admin.schemes":                     true,
 	"agents[].executor.openai.base_url": true, "agents[].executor.openai.model": true,
-	"agents[].executor.command.argv": true, "agents[].executor.command.dir": true, "agents[].limits.concurrency": true,
+	"agents[].executor.command.argv": true, "agents[].limits.concurrency": true,
 }
 
 // A row describes a key, or a section or list with all its members, which it names.
@@ -422,6 +422,54 @@ func text(v reflect.Value) string {
 		return ""
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+// Settings has every key of the documents, with its origin, and shows no secret.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	source := Source{
+		File: file(t, `log: {level: debug}
+database_url: postgres://app:s3cret@db/x
+agents:
+  - name: a
+    executor:
+      kind: openai
+      openai:
+        base_url: https://me:s3cret@api.test/v1
+        model: ${MODEL}
+        api_key: s3cret
+        headers: {X-Key: s3cret}
+        parameters: {user: "${MODEL}"}
+        tools: [{name: t, argv: [run, "${MODEL}"]}]
+`),
+		Env:   environment(map[string]string{"HOLDFAST_LOG_REQUESTS": "all", "MODEL": "s3cret"}),
+		Flags: map[string]string{"listen": "127.0.0.1:5"},
+	}
+	all, err := Settings(source)
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprint(all), "s3cret")
+	got := map[string]string{}
+	for _, s := range all {
+		got[s.Key] = s.Value + " from " + strings.ReplaceAll(s.From, source.File, "holdfast.yaml")
+	}
+	const model = "agents[0].executor.openai."
+	for key, want := range map[string]string{
+		"listen": "127.0.0.1:5 from flag for listen", "grpc_listen": "127.0.0.1:6 from default", "log.level": "debug from holdfast.yaml:1",
+		"log.requests": "all from environment variable HOLDFAST_LOG_REQUESTS", "database_url": "*** from holdfast.yaml:2", "worker.lease_ttl": "10s from default",
+		"agents[0].limits.concurrency": "256 from default", model + "base_url": "https://***@api.test/v1 from holdfast.yaml:8", model + "model": "${MODEL} from holdfast.yaml:9",
+		model + "api_key": "*** from holdfast.yaml:10", model + "headers.X-Key": "*** from holdfast.yaml:11", model + "parameters.user": "${MODEL} from holdfast.yaml:12",
+		model + "tools[0].argv": "*** from holdfast.yaml:13",
+	} {
+		require.Equal(t, want, got[key], key)
+	}
+	require.NotContains(t, got, "agents[0].executor.http.url", "the section of another kind")
+	known := map[string]documented{}
+	collect(known, "", reflect.ValueOf(*Default()))
+	for key := range known {
+		if !strings.Contains(key, "[]") {
+			require.Contains(t, got, key)
+		}
+	}
 }
 
 func TestExampleConfigurationLoads(t *testing.T) {

@@ -47,7 +47,8 @@ func (e *Error) Error() string {
 // origin is where a value came from.
 type origin struct {
 	where string
-	line  int // in the file; 0 for the environment and flags
+	line  int    // in the file; 0 for the environment and flags
+	text  string // as the file has it, if it names variables, which may be secrets
 }
 
 // report collects problems. It also remembers where values came from, so that later checks can report it.
