@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/jackc/pgx/v5"
@@ -27,8 +26,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const day = 24 * time.Hour
 
 // replica is a ring with connections of its own.
 func replica(t *testing.T, url string) *keys.Ring {
