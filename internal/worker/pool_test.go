@@ -394,7 +394,7 @@ func TestCallsOfTheRunAPIAreSignsOfLife(t *testing.T) {
 		h = p.create("a", "x")
 		called := func(ago time.Duration, known bool) {
 			before := func() bool {
-				p.exec("UPDATE holdfast.tasks SET posted_attempt = attempt, heard_at = now() - $2::interval WHERE id = $1", h.ID.String(), ago)
+				p.exec("UPDATE holdfast.tasks SET heard_at = now() - $2::interval WHERE id = $1", h.ID.String(), ago)
 				return known
 			}
 			last.Store(&before)

@@ -190,7 +190,11 @@ func (s *server) makeTemplate(ctx context.Context, log *slog.Logger) error {
 	if err := schema.Migrate(ctx, s.databaseURL(name), log); err != nil {
 		return fmt.Errorf("test template: %w", err)
 	}
-	if err := Partitions(ctx, s.databaseURL(name), time.Now(), time.Now().AddDate(0, 0, 1)); err != nil {
+	var now time.Time // of the database: the first test may have a clock of its own
+	if err := conn.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
+		return fmt.Errorf("test template: %w", err)
+	}
+	if err := Partitions(ctx, s.databaseURL(name), now, now.AddDate(0, 0, 1)); err != nil {
 		return fmt.Errorf("test template: %w", err)
 	}
 	if _, err := conn.Exec(ctx, "ALTER DATABASE "+name+" IS_TEMPLATE true"); err != nil {
