@@ -1,6 +1,5 @@
 -- Compares payloads that stay in their rows (MAIN) with payloads that PostgreSQL moves to another table (EXTENDED):
 -- processor time of writes and reads, write-ahead log and disk for a row.
--- docs/decisions/0119-payloads-stay-in-their-rows.md has results.
 --
 --     psql -qf bench/storage.sql postgres
 --

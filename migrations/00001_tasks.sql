@@ -138,10 +138,10 @@ COMMENT ON COLUMN holdfast.tasks.held_at IS
 COMMENT ON COLUMN holdfast.tasks.retried_as IS
     'The task that the newest retry by an operator has made of it; null: none.';
 
--- The order of lists (decision 0020). With the state before the time, any state is a merge of a few short scans, and a
+-- The order of lists. With the state before the time, any state is a merge of a few short scans, and a
 -- rare one is found without passing over the others.
 --
--- No look-up by id may take these indexes, which contain the id behind other columns (decision 0097). Beside an old
+-- No look-up by id may take these indexes, which contain the id behind other columns. Beside an old
 -- snapshot of another session, vacuum may count at most one open task while the indexes have many dead entries.
 -- PostgreSQL then expects any scan of an index to read one page. From version 17 on it expects one scan for an array of
 -- ids behind other columns, and several in the primary key. So appends and claims would read all dead entries. The
@@ -256,7 +256,7 @@ CREATE TABLE holdfast.events_kept
     FOR VALUES IN (true);
 -- A client's write that is repeated after a lost connection meets its own first copy here.
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept (task, request_id) WHERE request_id IS NOT NULL;
--- Payloads of up to a page stay in their rows (decision 0119). With the default, a row that is larger than 2 kB after
+-- Payloads of up to a page stay in their rows. With the default, a row that is larger than 2 kB after
 -- compression moves its payload to another table, in pieces of 2 kB with an index entry each. It would move a long id
 -- of an artifact before the payload is compressed, so both columns change.
 ALTER TABLE holdfast.events_kept

@@ -9,11 +9,11 @@ SET LOCAL lock_timeout = '5s';
 -- rows: the one of the task decides under its lock whether a message ends the wait, the one of the queue keeps the row
 -- out of claims until the timer fires.
 --
--- Headers of clients that are forwarded to agents are beside the messages of the turns that have not ended (decision
--- 0058). So they go with the row when a turn parks or ends the task. The statement that begins another turn after it
+-- Headers of clients that are forwarded to agents are beside the messages of the turns that have not ended. So
+-- they go with the row when a turn parks or ends the task. The statement that begins another turn after it
 -- removes those of its message.
 --
--- The lease of a remote worker's run is on the clock of the database (decisions 0068 to 0070). A heartbeat changes
+-- The lease of a remote worker's run is on the clock of the database (decision 0068). A heartbeat changes
 -- lease_until, which no index has. look_at is when a replica must look at the run: it is moved at most once per lease.
 CREATE TABLE holdfast.task_queue (
     id            uuid        NOT NULL,

@@ -72,7 +72,7 @@ CREATE INDEX push_cursors_due ON holdfast.push_cursors (due_at) WHERE due_at IS 
 -- limit, claims find the others by going from lane to lane.
 CREATE INDEX push_cursors_lanes ON holdfast.push_cursors (caller, host, due_at) WHERE parked AND due_at IS NOT NULL;
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors (disabled_at) WHERE disabled_at IS NOT NULL;
--- The lists of the console (decision 0090). Both are partial, so deliveries that succeed do not write to them.
+-- The lists of the console. Both are partial, so deliveries that succeed do not write to them.
 CREATE INDEX push_cursors_failing ON holdfast.push_cursors (task, config_id) WHERE attempts > 0;
 CREATE INDEX push_cursors_disabled ON holdfast.push_cursors (task, config_id) WHERE disabled_at IS NOT NULL;
 

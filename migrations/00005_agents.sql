@@ -45,7 +45,7 @@ COMMENT ON COLUMN holdfast.context_states.value IS 'Null: the agent has removed 
 COMMENT ON COLUMN holdfast.context_states.request_id IS
     'The write that stored it, which may be repeated after a lost connection.';
 
--- Notices of cancels: what an agent is told when its task was canceled (decision 0051). A row is written in the commit
+-- Notices of cancels: what an agent is told when its task was canceled. A row is written in the commit
 -- that cancels a task, or that asks its run to end. A worker delivers it after the task has ended as canceled.
 CREATE TABLE holdfast.cancel_notices (
     task         uuid        NOT NULL,
@@ -84,7 +84,7 @@ COMMENT ON COLUMN holdfast.cancel_notices.error IS 'The error of the newest try 
 -- task_calls says what it waits for. The statement that ends or parks a called task writes a row of task_settled and
 -- locks nothing of its caller; a duty joins it to the caller.
 --
--- A caller that waits shows the progress of the tasks that it has called (decision 0060). The cursor is in the row of
+-- A caller that waits shows the progress of the tasks that it has called. The cursor is in the row of
 -- the call, so the statement that writes to the log of the caller also moves it. Tasks that are called without relay
 -- have nothing to write and nothing to read.
 CREATE TABLE holdfast.task_calls (

@@ -1,4 +1,4 @@
--- Operators: jobs that act on many tasks (decision 0077), and sessions of browsers (decision 0093).
+-- Operators: jobs that act on many tasks, and sessions of browsers.
 
 -- +goose Up
 SET LOCAL lock_timeout = '5s';

@@ -5,7 +5,7 @@ SET LOCAL lock_timeout = '5s';
 
 -- Statements for one caller run as a role of their own, with holdfast.caller set until the end of their transaction
 -- (decision 0030). Roles belong to the whole cluster, so each database has another one: a role that several databases
--- share lets the server of one read the tables of another (decision 0040). The role has no other grants: it never
+-- share lets the server of one read the tables of another. The role has no other grants: it never
 -- changes an event.
 
 -- Names of roles have at most 63 bytes.

@@ -13,7 +13,7 @@ const mostRoom = 64 << 20
 
 // Room gives a small heap room for garbage: about 64 MiB, or an eighth of the limit if that is less. Go collects when the heap
 // has doubled. With a heap of 10 MB that is several times a second under load, and each time takes as long. A heap of more than
-// the room is collected as usual (decision 0118). GOGC, or a percentage that the program has set, takes precedence. After ctx
+// the room is collected as usual. GOGC, or a percentage that the program has set, takes precedence. After ctx
 // has ended, all is as usual.
 func (l MemoryLimit) Room(ctx context.Context) {
 	if os.Getenv("GOGC") != "" || read("/gc/gogc:percent") != usual {

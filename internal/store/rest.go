@@ -8,7 +8,7 @@ const restFactor = 20
 
 // Rest spaces looks that may read many dead rows. While a session keeps an old snapshot, for example a
 // dump, vacuum removes no row of an ended task and no index entry of a delivered webhook, and a look from
-// the first one reads all of them (decision 0061).
+// the first one reads all of them.
 //
 // A single look that took long says little: the machine was busy, or the connection broke. So the rests of slow looks grow
 // from firstRest on, and a fast one begins again.

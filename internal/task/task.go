@@ -155,7 +155,7 @@ func (a *Artifact) describe(chunk *Artifact) {
 }
 
 // continued adds the parts of a chunk to the last part of artifact i. It does nothing and returns false unless they are a
-// piece of its text (decision 0044).
+// piece of its text: clients would show a word of a streamed text per line.
 func (t *Task) continued(i int, more []Part) bool {
 	parts := t.Artifacts[i].Parts
 	if len(parts) == 0 || len(more) != 1 {
@@ -182,7 +182,7 @@ func (t *Task) continued(i int, more []Part) bool {
 	return true
 }
 
-// Continues reports whether next, the only part of a chunk, is a further piece of the text p (decision 0044).
+// Continues reports whether next, the only part of a chunk, is a further piece of the text p.
 func (p *Part) Continues(next *Part) bool {
 	return p.plain() && next.plain() && p.MediaType == next.MediaType
 }

@@ -44,7 +44,7 @@ func (e *PlaceError) Error() string { return e.Problem }
 // setting.
 //
 // Over gRPC official servers write host:port, some cards a URL. Without a scheme it is that of the card. The port may differ: few
-// servers have gRPC on the port of their card (decision 0067).
+// servers have gRPC on the port of their card.
 func Place(w *client.Wire, named, card, setting string) (string, error) {
 	from, err := url.Parse(card)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package calls lets agents call each other: it creates the tasks that agents have called, gives callers the results, ends
 // what an ended task has called, and shows the progress of called tasks in their callers.
 //
-// All state is in the database (migration 00005, decisions 0053 and 0060). Each step may be repeated, and any process
+// All state is in the database (migration 00005, decision 0053). Each step may be repeated, and any process
 // may do it, at the same time as others. No step waits for another session's lock for long: what a lock blocks is retried
-// later, and holds back nothing else (decision 0065).
+// later, and holds back nothing else (decision 0036).
 package calls
 
 import (
