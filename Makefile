@@ -122,8 +122,8 @@ interop-fronts: ## the first ring through fronts, and fronts of official servers
 interop-ring: ## clients of the second ring: needs Java 17 with mvn, cargo, npm, and python3 with venv
 	go test -tags interop -count=1 -timeout 40m -v ./interop -ring2
 
-torture-peers: ## torture servers of others with the agents of examples/torture, and write the table of docs/torture-peers.md (13 minutes, and the installations)
-	go test -tags interop -count=1 -timeout 120m -run '^TestTorturePeers$$' -v ./interop -torture -torture.record ../docs/torture-peers.md
+torture-peers: ## torture servers of others with the agents of examples/torture, and write the table of interop/torture-peers.md (13 minutes, and the installations)
+	go test -tags interop -count=1 -timeout 120m -run '^TestTorturePeers$$' -v ./interop -torture -torture.record torture-peers.md
 
 image: ## the image holdfast:dev, with the version of the repository
 	docker build --target holdfast --tag $(or $(HOLDFAST_IMAGE),holdfast:dev) --build-arg VERSION=$$(git describe --tags --always --dirty) \
@@ -182,8 +182,8 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 model: ## MODELRUNS (150) sequences of random operations on three replicas against the model; `make clusters` plays two
 	go test -run RandomOperations -v -timeout 0 ./integration/faults -model.runs $(MODELRUNS) -model.replicas 3
 
-conformance: ## the public conformance kit of A2A, of which TCK is a clone, and record it in docs/conformance.md
-	python3 examples/conformance/run.py --record docs/conformance.md \
+conformance: ## the public conformance kit of A2A, of which TCK is a clone, and record it in examples/conformance/results.md
+	python3 examples/conformance/run.py --record examples/conformance/results.md \
 		$(or $(TCK),$(error TCK is not set: make conformance TCK=<clone of https://github.com/a2aproject/a2a-tck>))
 
 sdk: sdk-python sdk-typescript sdk-conformance ## all of the SDKs but the adapters of Python

@@ -48,7 +48,7 @@ type tortured struct {
 // bearers are two callers of servers that believe the name in a bearer token.
 var bearers = []string{"-H", "Authorization: Bearer alice", "--other-header", "Authorization: Bearer bob"}
 
-// peers are the columns of docs/torture-peers.md, which says where each promise is written.
+// peers are the columns of interop/torture-peers.md, which says where each promise is written.
 //
 //nolint:thelper // the functions call helpers, and nothing else
 var peers = []struct {
@@ -186,7 +186,7 @@ func served(addr string) error {
 	return err
 }
 
-// TestTorturePeers writes the table of docs/torture-peers.md.
+// TestTorturePeers writes the table of interop/torture-peers.md.
 func TestTorturePeers(t *testing.T) {
 	if !*tortureAll {
 		t.Skip("make torture-peers runs it")

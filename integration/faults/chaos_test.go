@@ -823,7 +823,7 @@ func (c *rig) row(name string) *results {
 	return row
 }
 
-// table is written for docs/reliability.md.
+// table is written for results.md.
 func (c *rig) table() string {
 	var b strings.Builder
 	b.WriteString("| fault | rounds | seconds | tasks | events read | streams resumed | requests repeated | runs rescued | late writes refused | longest recovery |\n")
