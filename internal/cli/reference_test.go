@@ -165,6 +165,13 @@ func writeReference(p *printer, root *cobra.Command) error {
 	p.flags(root.PersistentFlags())
 	p.line("| `-o`, `--output` | `table` | `table`, or `json` with stable names. All but `serve`, `dev` and `completion` have it |")
 	p.line("| `-h`, `--help` |  | the help of the verb |")
+	p.line("\n## Flags of operators\n\nThe verbs that use the database or a server have these, and `--reason` if they act:\n")
+	keys, _, err := root.Find([]string{"api-keys"})
+	if err != nil {
+		return err
+	}
+	shared := ownFlags(keys, nil)
+	p.flags(shared)
 	eachVerb(root, func(cmd *cobra.Command) {
 		if cmd == root || cmd.Name() == "help" {
 			return
@@ -174,15 +181,14 @@ func writeReference(p *printer, root *cobra.Command) error {
 			level = "###"
 		}
 		p.line("\n%s %s\n", level, verbOf(cmd))
-		p.line("%s.\n", strings.TrimSuffix(cmd.Short, "."))
-		if runs(cmd) {
+		if runs(cmd) { // the table above has its line
 			p.line("```\n%s\n```\n", cmd.UseLine())
 		}
 		p.line("%s", asMarkdown(strings.TrimSuffix(cmd.Long, "\n\n"+aboutOperators)))
 		if runs(cmd) {
 			p.line("\n```sh\n%s\n```", outdented(cmd.Example))
 		}
-		if own := ownFlags(cmd); own.HasFlags() {
+		if own := ownFlags(cmd, shared); own.HasFlags() {
 			p.line("")
 			if !runs(cmd) {
 				p.line("Flags of these verbs:\n")
@@ -198,11 +204,15 @@ func runs(cmd *cobra.Command) bool {
 	return cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "help"
 }
 
-// ownFlags returns the flags that a command adds to those of its parents.
-func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
+// ownFlags returns the flags that a command adds to those of its parents and to the shared ones; shared may be nil.
+func ownFlags(cmd *cobra.Command, shared *pflag.FlagSet) *pflag.FlagSet {
 	own := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && f.Name != "output" {
+		var known *pflag.Flag
+		if shared != nil {
+			known = shared.Lookup(f.Name)
+		}
+		if f.Name != "help" && f.Name != "output" && (known == nil || known.Usage != f.Usage) {
 			own.AddFlag(f)
 		}
 	})
