@@ -108,7 +108,7 @@ func overHTTP2(dial func() (net.Conn, error), told string, headers []byte) []*la
 func TestSlowLoris(t *testing.T) {
 	t.Parallel()
 	secured, trust := overTLS(t)
-	hasty := clustertest.Replace(clustertest.Steady, "max_block: 1h", "max_block: 1h, request_timeout: 2s, idle_timeout: 1s")
+	hasty := clustertest.Replace(clustertest.Steady, "max_block: 1h", "max_block: 1h, request_timeout: 6s, idle_timeout: 1s")
 	db := clustertest.NewDB(t)
 	plain := clustertest.Start(t, clustertest.Options{Name: "plain", DB: db.URL, Config: hasty})
 	modern := clustertest.Start(t, clustertest.Options{Name: "modern", DB: db.URL, Config: hasty + secured})
