@@ -352,8 +352,7 @@ func (m *memoryTest) emitLarge() {
 		m.acked = append(m.acked, m.Under("/agents/large").Send(a2atest.V03, a2atest.Say("go").Detached()).ID)
 	}
 	m.waitFor("large")
-	m.givesBack("lines")
-	m.givesBack("events")
+	m.givesBack("runs")
 }
 
 func subscription(task string) []byte {

@@ -134,7 +134,7 @@ type API struct {
 	o         Options
 	routes    *web.Routes
 	feed      *feed
-	streams   *limit.Places
+	streams   *limit.Places[string]
 	doctor    chan struct{} // holds an element while an examination runs
 	verifying chan struct{} // the same for a verification of the audit log
 	queued    shared[struct{}, *queues]
@@ -151,7 +151,7 @@ const requestTimeout = 30 * time.Second
 
 // New makes the API. Run starts its live lists. It must be called before the first part runs, because it subscribes to signals.
 func New(o Options) *API {
-	a := &API{o: o, streams: limit.NewPlaces(o.Streams, o.StreamsOfAddress), doctor: make(chan struct{}, 1), verifying: make(chan struct{}, 1)}
+	a := &API{o: o, streams: limit.NewPlaces[string](o.Streams, o.StreamsOfAddress), doctor: make(chan struct{}, 1), verifying: make(chan struct{}, 1)}
 	a.queued.keep, a.lagging.keep = 2*time.Second, 2*time.Second
 	a.ended.keep = 3 * time.Second
 	a.measured.keep, a.sized.keep = 5*time.Second, 15*time.Second
@@ -323,7 +323,7 @@ func (a *API) handle(r *route, w http.ResponseWriter, req *http.Request, who *Ad
 		var cancel context.CancelFunc
 		ctx, cancel = a.within(ctx, requestTimeout)
 		defer cancel()
-		account := a.o.Memory.Open("operator")
+		account := a.o.Memory.Open(limit.Holder{Operator: true})
 		defer account.Close()
 		ctx = limit.WithAccount(ctx, account)
 	}

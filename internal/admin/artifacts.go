@@ -187,7 +187,7 @@ func (x *exchange) artifact() (*store.AdminTask, *store.AdminArtifact, error) {
 func (a *API) walk(ctx context.Context, op *store.Operator, t *store.AdminTask, found *store.AdminArtifact, chunk func(*task.Artifact), part func(n int, p *task.Part, fresh bool) error) error {
 	n, after, last := -1, found.Base-1, task.Part{}
 	page := func() (more bool, err error) {
-		account := a.o.Memory.Open("operator")
+		account := a.o.Memory.Open(limit.Holder{Operator: true})
 		defer account.Close()
 		evs, more, err := op.Chunks(limit.WithAccount(ctx, account), t, found, after)
 		if err != nil {

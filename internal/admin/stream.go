@@ -319,7 +319,7 @@ func (s *stream) pages(op *store.Operator, t *store.AdminTask, after *task.Seq, 
 
 // page sends the next events. The memory of the server has them until they are sent.
 func (s *stream) page(op *store.Operator, t *store.AdminTask, after *task.Seq, codec dialect.Codec) (more bool, err error) {
-	account := s.memory.Open("operator")
+	account := s.memory.Open(limit.Holder{Operator: true})
 	defer account.Close()
 	evs, more, err := op.Log(limit.WithAccount(s.ctx, account), t, *after, false, streamPage)
 	if err != nil {

@@ -75,8 +75,7 @@ func (a *API) limits(x *exchange) error {
 		return err
 	}
 	view := limitsUse{Streams: a.streams.Taken(), MaxStreams: a.o.Streams, Memory: []memoryUse{}, Agents: []agentUse{}}
-	a.o.Memory.Each(func(name string, of *limit.Budget) {
-		now := of.Stat()
+	a.o.Memory.Each(func(name string, now limit.BudgetStat) {
 		view.Memory = append(view.Memory, memoryUse{name, now.Used, now.Size, now.Refused})
 	})
 	for i := range a.o.Agents {

@@ -127,7 +127,7 @@ type Authenticator struct {
 	// key is the key of these digests. It is random because some digests are of passwords.
 	key [32]byte
 	// checks are the running checks of credentials that were not good before, by address.
-	checks *limit.Places
+	checks *limit.Places[string]
 	// troubles has, for each scheme, the failed checks that are not logged yet.
 	troubles map[string]*trouble
 	*watch
@@ -138,7 +138,7 @@ func New(o Options) *Authenticator {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Authenticator{opt: o, byName: map[string]Scheme{}, good: newCache[struct{}](goodKept), checks: limit.NewPlaces(maxChecks, maxChecksOfAddress), troubles: map[string]*trouble{}, watch: newWatch()}
+	a := &Authenticator{opt: o, byName: map[string]Scheme{}, good: newCache[struct{}](goodKept), checks: limit.NewPlaces[string](maxChecks, maxChecksOfAddress), troubles: map[string]*trouble{}, watch: newWatch()}
 	_, _ = rand.Read(a.key[:])
 	var issuers []*JWT
 	for _, s := range o.Schemes {

@@ -803,7 +803,7 @@ func TestRunningChecksAreBounded(t *testing.T) {
 		d := newKeyring()
 		keys := NewAPIKeys("keys", "X-Api-Key", d)
 		a := New(Options{Schemes: []Scheme{keys}})
-		a.checks = limit.NewPlaces(4, 3)
+		a.checks = limit.NewPlaces[string](4, 3)
 		good, _ := d.add("alice", 0)
 		require.NoError(t, a.Authenticate(t.Context(), from(shows("X-Api-Key", good), "10.0.0.1:1")).err)
 		keys.Forget()

@@ -51,7 +51,7 @@ func replayed(t *testing.T, url string, kept *limit.Budget) (r *replica, h *task
 // Further readers of an ended task share its events, with their encodings.
 func TestReplaysShareEntries(t *testing.T) {
 	t.Parallel()
-	budget := limit.NewBudget(8 << 20)
+	budget := limit.NewBudget(16 << 20)
 	_, h, replay := replayed(t, storetest.New(t).URL, budget)
 	first := storetest.Must(replay(h))(t)
 	again := storetest.Must(replay(h))(t)
@@ -118,7 +118,7 @@ func TestReplaysEndWithTheirEvents(t *testing.T) {
 
 func TestReplaysAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	budget := limit.NewBudget(256 << 10)
+	budget := limit.NewBudget(512 << 10)
 	_, h, replay := replayed(t, storetest.New(t).URL, budget)
 	for i := range 20 {
 		other := *h

@@ -50,7 +50,7 @@ func (e *Entry) Encoded(slot int, encode func(*task.Event) ([]byte, error)) ([]b
 
 type topic struct {
 	owner  *task.Task
-	holder string // of bytes of the budget: the owner of the task
+	holder limit.Holder // of bytes of the budget: the owner of the task
 
 	mu    sync.Mutex
 	known bool          // tail is valid
@@ -217,9 +217,7 @@ func (h *Hub) Subscribe(owner *task.Task) *Subscription {
 	t := h.topics[owner.ID]
 	if t == nil {
 		t = &topic{owner: owner, total: &h.ringed, subs: make(map[*Subscription]struct{}, 1), sending: map[task.Seq]*Entry{}}
-		if owner.Owner != "" {
-			t.holder = owner.Tenant + "\x1f" + owner.Owner
-		}
+		t.holder.Owner = task.Owner{Tenant: owner.Tenant, Subject: owner.Owner}
 		h.topics[owner.ID] = t
 	}
 	s.topic = t

@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"time"
 
@@ -27,17 +26,18 @@ type Budget struct {
 
 	mu       sync.Mutex
 	used     int64
-	held     map[string]int64
+	held     map[Holder]int64
 	waiting  list.List // of *wait, oldest first
+	line     int       // the most that may wait, half of them of one holder; 0: any number
 	refusals int64
 
-	turn   chan struct{} // of a budget for lines (see Line): has a value while no line has the turn; nil: work larger than the budget goes on alone
-	beside int64         // bytes of the line that has the turn, or of messages that did not fit
+	turn   chan struct{} // of a budget for events (see Event): has a value while no event has the turn; nil: work larger than the budget goes on alone
+	beside int64         // bytes of the event that has the turn
 }
 
 // wait is a Take that waits.
 type wait struct {
-	key     string
+	holder  Holder
 	n       int64
 	has     int64 // bytes that it would not wait for: its own
 	granted chan struct{}
@@ -45,33 +45,37 @@ type wait struct {
 
 // NewBudget makes a budget of size bytes. One holder gets at most half of it.
 func NewBudget(size int64) *Budget {
-	return &Budget{Patience: patience, size: size, each: size / 2, held: map[string]int64{}}
+	return &Budget{Patience: patience, size: size, each: size / 2, held: map[Holder]int64{}}
 }
 
 // Take takes n bytes for a holder and waits for them, at most for Patience. It may take more than a
 // holder's share, or than the budget has, if the holder or nobody has other bytes: then the work goes
-// on alone. A holder without a name has no share of its own. Errors: task.RateLimited if the holder
+// on alone. The zero holder has no share of its own. Errors: task.RateLimited if the holder
 // has its share, else task.Unavailable; that of ctx.
-func (b *Budget) Take(ctx context.Context, key string, n int64) error {
-	return b.take(ctx, key, n, 0)
+func (b *Budget) Take(ctx context.Context, h Holder, n int64) error {
+	return b.take(ctx, h, n, 0)
 }
 
-// errTurn says that a line has got the turn instead of bytes.
+// errTurn says that an event has got the turn instead of bytes.
 var errTurn = errors.New("the turn")
 
 // take is Take for work that already has some of the holder's bytes. With errTurn it has taken the turn
-// of a budget for lines, and no bytes.
-func (b *Budget) take(ctx context.Context, key string, n, has int64) error {
+// of a budget for events, and no bytes.
+func (b *Budget) take(ctx context.Context, h Holder, n, has int64) error {
 	if b == nil || n <= 0 {
 		return nil
 	}
 	b.mu.Lock()
-	if b.fits(key, n, has) && b.next(key) {
-		b.grant(key, n)
+	if b.fits(h, n, has) && b.next(h) {
+		b.grant(h, n)
 		b.mu.Unlock()
 		return nil
 	}
-	w := &wait{key, n, has, make(chan struct{})}
+	if b.tooLong(h) {
+		defer b.mu.Unlock()
+		return b.refused(h, n, has)
+	}
+	w := &wait{h, n, has, make(chan struct{})}
 	at := b.waiting.PushBack(w)
 	b.mu.Unlock()
 	var late <-chan time.Time
@@ -102,50 +106,27 @@ func (b *Budget) take(ctx context.Context, key string, n, has int64) error {
 	}
 	b.waiting.Remove(at)
 	if err == nil {
-		err = b.refused(key, n, has)
+		err = b.refused(h, n, has)
 	}
 	b.serve() // those behind it may fit
 	return err
 }
 
-// refuse counts a refusal, and returns its error.
-func (b *Budget) refuse(key string, n, has int64) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.refused(key, n, has)
-}
-
-// refused is refuse. The caller holds the lock.
-func (b *Budget) refused(key string, n, has int64) error {
+// refused counts a refusal, and returns its error. The caller holds the lock.
+func (b *Budget) refused(h Holder, n, has int64) error {
 	b.refusals++
-	if !b.ofHolder(key, n, has) {
+	if !b.ofHolder(h, n, has) {
 		return &task.Error{Kind: task.RateLimited, Msg: "your requests hold as much memory as they may; send fewer at a time", RetryAfter: pause}
 	}
 	return &task.Error{Kind: task.Unavailable, Msg: "the server's memory is in use by other requests", RetryAfter: pause}
 }
 
-// swap gives n bytes of a holder back, and takes fewer for another one, if that one's share allows it.
-func (b *Budget) swap(key string, n int64, other string, fewer int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if fewer > 0 {
-		if !b.ofHolder(other, fewer, 0) {
-			return false
-		}
-		b.grant(other, fewer)
-	}
-	if n > 0 {
-		b.drop(key, n)
-	}
-	return true
-}
-
 // TryTake takes n bytes if they are free now.
-func (b *Budget) TryTake(key string, n int64) bool { return b.try(key, n, 0) }
+func (b *Budget) TryTake(h Holder, n int64) bool { return b.try(h, n, 0) }
 
 // TakeNow is TryTake for work that is refused otherwise, and counts that.
-func (b *Budget) TakeNow(key string, n int64) bool {
-	if b.try(key, n, 0) {
+func (b *Budget) TakeNow(h Holder, n int64) bool {
+	if b.try(h, n, 0) {
 		return true
 	}
 	b.mu.Lock()
@@ -154,63 +135,67 @@ func (b *Budget) TakeNow(key string, n int64) bool {
 	return false
 }
 
-func (b *Budget) try(key string, n, has int64) bool {
+func (b *Budget) try(h Holder, n, has int64) bool {
 	if b == nil || n <= 0 {
 		return true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.fits(key, n, has) || !b.next(key) {
+	if !b.fits(h, n, has) || !b.next(h) {
 		return false
 	}
-	b.grant(key, n)
+	b.grant(h, n)
 	return true
 }
 
 // Add takes n bytes of a holder for work that has already begun.
-func (b *Budget) Add(key string, n int64) {
+func (b *Budget) Add(h Holder, n int64) {
 	if b == nil || n <= 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.grant(key, n)
-}
-
-// Free returns the bytes that are free; it may be negative.
-func (b *Budget) Free() int64 {
-	if b == nil {
-		return math.MaxInt64
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.size - b.used
+	b.grant(h, n)
 }
 
 // Give returns bytes of a holder.
-func (b *Budget) Give(key string, n int64) {
+func (b *Budget) Give(h Holder, n int64) {
 	if b == nil || n <= 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.drop(key, n)
+	b.drop(h, n)
 }
 
 // drop takes bytes from a holder, for those that wait. The caller holds the lock.
-func (b *Budget) drop(key string, n int64) {
+func (b *Budget) drop(h Holder, n int64) {
 	b.used -= n
-	if b.held[key] -= n; b.held[key] == 0 {
-		delete(b.held, key)
+	if b.held[h] -= n; b.held[h] == 0 {
+		delete(b.held, h)
 	}
 	b.serve()
 }
 
+// tooLong reports whether no more work of a holder may wait. The caller holds the lock.
+func (b *Budget) tooLong(h Holder) bool {
+	if b.line == 0 {
+		return false
+	}
+	of := 0
+	for at := b.waiting.Front(); at != nil; at = at.Next() {
+		if at.Value.(*wait).holder == h {
+			of++
+		}
+	}
+	return b.waiting.Len() >= b.line || of >= (b.line+1)/2
+}
+
 // next reports whether nobody waits who would be overtaken. A holder at its share holds up nobody.
-func (b *Budget) next(key string) bool {
+func (b *Budget) next(h Holder) bool {
 	for at := b.waiting.Front(); at != nil; at = at.Next() {
 		w := at.Value.(*wait)
-		if w.key == key || b.ofHolder(w.key, w.n, w.has) {
+		if w.holder == h || b.ofHolder(w.holder, w.n, w.has) {
 			return false
 		}
 	}
@@ -222,11 +207,11 @@ func (b *Budget) serve() {
 	for at := b.waiting.Front(); at != nil; {
 		w, following := at.Value.(*wait), at.Next()
 		switch {
-		case !b.ofHolder(w.key, w.n, w.has):
+		case !b.ofHolder(w.holder, w.n, w.has):
 		case !b.ofAll(w.n, w.has):
 			return // a large one must not be overtaken for ever
 		default:
-			b.grant(w.key, w.n)
+			b.grant(w.holder, w.n)
 			b.waiting.Remove(at)
 			close(w.granted)
 		}
@@ -234,25 +219,35 @@ func (b *Budget) serve() {
 	}
 }
 
-func (b *Budget) fits(key string, n, has int64) bool {
-	return b.ofHolder(key, n, has) && b.ofAll(n, has)
+func (b *Budget) fits(h Holder, n, has int64) bool {
+	return b.ofHolder(h, n, has) && b.ofAll(n, has)
 }
 
-func (b *Budget) ofHolder(key string, n, has int64) bool {
-	return key == "" || b.held[key]+n <= b.each || b.turn == nil && b.held[key] == has
+func (b *Budget) ofHolder(h Holder, n, has int64) bool {
+	return h == (Holder{}) || b.held[h]+n <= b.each || b.turn == nil && b.held[h] == has
 }
 
 func (b *Budget) ofAll(n, has int64) bool {
 	return b.used+n <= b.size || b.turn == nil && b.used == has
 }
 
-func (b *Budget) grant(key string, n int64) {
+func (b *Budget) grant(h Holder, n int64) {
 	b.used += n
-	b.held[key] += n
+	b.held[h] += n
+}
+
+func (b *Budget) addBeside(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.beside += n
 }
 
 // BudgetStat is a reading of a budget.
 type BudgetStat struct{ Size, Used, Refused int64 }
+
+func (s BudgetStat) plus(o BudgetStat) BudgetStat {
+	return BudgetStat{s.Size + o.Size, s.Used + o.Used, s.Refused + o.Refused}
+}
 
 // Stat reads the budget.
 func (b *Budget) Stat() BudgetStat {

@@ -109,7 +109,7 @@ func (l *listener) admit(c net.Conn) (*Connection, bool) {
 	if a.opt.Opened != nil {
 		closed = a.opt.Opened()
 	}
-	return &Connection{TCPConn: tcp, from: from, headers: a.opt.Headers, left: func(placed bool) {
+	return &Connection{TCPConn: tcp, from: Holder{Address: from}, headers: a.opt.Headers, left: func(placed bool) {
 		a.mu.Lock()
 		if a.from[from]--; a.from[from] == 0 {
 			delete(a.from, from)

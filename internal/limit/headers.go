@@ -31,7 +31,7 @@ type Connection struct {
 	placed  bool
 	left    func(placed bool)
 	once    sync.Once
-	from    string
+	from    Holder
 	headers *Budget
 
 	mu     sync.Mutex
@@ -153,7 +153,7 @@ type Headers struct {
 	// Budget is for headers beyond FreeHeaders. Nil: no bound.
 	Budget *Budget
 	// Streams bounds requests that share a connection. Nil: no bound.
-	Streams *Places
+	Streams *Places[string]
 }
 
 // Take takes what a request from an address holds, whose headers have size bytes. shared says that it shares its connection
@@ -164,20 +164,20 @@ func (h *Headers) Take(from string, size int, shared bool) (leave func(), ok boo
 	if !shared && bytes == 0 {
 		return nil, true
 	}
-	from = Sender(from)
-	if !h.Budget.TakeNow(from, bytes) {
+	holder := Holder{Address: Sender(from)}
+	if !h.Budget.TakeNow(holder, bytes) {
 		return nil, false
 	}
 	left := func() {}
 	if shared && h.Streams != nil {
-		if left, ok = h.Streams.Take(from); !ok {
-			h.Budget.Give(from, bytes)
+		if left, ok = h.Streams.Take(holder.Address); !ok {
+			h.Budget.Give(holder, bytes)
 			return nil, false
 		}
 	}
 	return sync.OnceFunc(func() {
 		left()
-		h.Budget.Give(from, bytes)
+		h.Budget.Give(holder, bytes)
 	}), true
 }
 

@@ -11,7 +11,7 @@ import (
 // keptFor is how long Kept has a value.
 const keptFor = 5 * time.Minute
 
-// Kept has values for further readers, within a budget in which nothing else is. It has a value for five minutes, however often it is
+// Kept has values for further readers, within half of a budget. It has a value for five minutes, however often it is
 // read: what was deleted elsewhere must not stay. The least recently read one makes room. A nil Kept has none. It is safe for
 // concurrent use.
 type Kept[K comparable, V any] struct {
@@ -22,20 +22,20 @@ type Kept[K comparable, V any] struct {
 	puts   sync.Mutex
 }
 
-// NewKept makes a Kept of values that cost so many bytes each, of which one gets at most a share of the budget, such as an eighth
+// NewKept makes a Kept of values that cost so many bytes each, of which one gets at most a share of that half, such as an eighth
 // (8). Without a budget it returns nil.
 func NewKept[K comparable, V any](bytes *Budget, share int64, cost func(V) int64) *Kept[K, V] {
 	if bytes == nil {
 		return nil
 	}
-	size := bytes.Stat().Size
+	size := bytes.each
 	k := &Kept[K, V]{bytes: bytes, most: size / share, cost: cost, values: ttlcache.New(
 		ttlcache.WithTTL[K, V](keptFor),
 		ttlcache.WithDisableTouchOnHit[K, V](),
 		ttlcache.WithMaxCost(uint64(size), func(i ttlcache.CostItem[K, V]) uint64 { return uint64(cost(i.Value)) }),
 	)}
 	k.values.OnEviction(func(_ context.Context, _ ttlcache.EvictionReason, i *ttlcache.Item[K, V]) {
-		bytes.Give("", cost(i.Value()))
+		bytes.Give(Holder{}, cost(i.Value()))
 	})
 	return k
 }
@@ -63,7 +63,7 @@ func (k *Kept[K, V]) Put(key K, v V) {
 	k.puts.Lock()
 	defer k.puts.Unlock()
 	k.values.Delete(key) // an update would not be told as the end of the old value
-	k.bytes.Add("", k.cost(v))
+	k.bytes.Add(Holder{}, k.cost(v))
 	k.values.Set(key, v, ttlcache.DefaultTTL)
 }
 

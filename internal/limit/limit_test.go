@@ -148,7 +148,7 @@ func TestManyAtOnce(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	p := NewPlaces(3, 2)
+	p := NewPlaces[string](3, 2)
 	take := func(key string) func() {
 		leave, ok := p.Take(key)
 		require.True(t, ok, key)
@@ -409,7 +409,7 @@ func TestHeadersOfConnectionsShareABudget(t *testing.T) {
 
 func TestRequestsBeforeTheirCredential(t *testing.T) {
 	t.Parallel()
-	h := Headers{Budget: NewBudget(300 << 10), Streams: NewPlaces(3, 2)}
+	h := Headers{Budget: NewBudget(300 << 10), Streams: NewPlaces[string](3, 2)}
 	leave, ok := h.Take("127.0.0.1:1", FreeHeaders, false)
 	require.True(t, ok)
 	require.Nil(t, leave, "it holds nothing")

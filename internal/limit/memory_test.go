@@ -2,7 +2,7 @@ package limit
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math"
 	"runtime"
 	"runtime/debug"
@@ -69,70 +69,80 @@ func inBubble(t *testing.T, name string, do func(t *testing.T)) {
 	})
 }
 
+// of returns the holder that is an agent.
+func of(agent string) Holder { return Holder{Agent: agent} }
+
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	inBubble(t, "waits in order and for a bounded time", func(t *testing.T) {
 		b := NewBudget(100)
-		require.NoError(t, b.Take(t.Context(), "a", 50))
-		require.NoError(t, b.Take(t.Context(), "b", 30))
+		require.NoError(t, b.Take(t.Context(), of("a"), 50))
+		require.NoError(t, b.Take(t.Context(), of("b"), 30))
 		large := make(chan error, 1)
-		go func() { large <- b.Take(t.Context(), "c", 60) }()
+		go func() { large <- b.Take(t.Context(), of("c"), 60) }()
 		synctest.Wait()
-		require.False(t, b.TryTake("d", 1), "it would overtake the one that waits")
-		b.Give("a", 50)
+		require.False(t, b.TryTake(of("d"), 1), "it would overtake the one that waits")
+		b.Give(of("a"), 50)
 		require.NoError(t, <-large)
-		require.ErrorIs(t, b.Take(t.Context(), "d", 20), task.Unavailable)
-		b.Give("c", 60)
-		b.Give("b", 30)
+		require.ErrorIs(t, b.Take(t.Context(), of("d"), 20), task.Unavailable)
+		b.Give(of("c"), 60)
+		b.Give(of("b"), 30)
 		require.Equal(t, BudgetStat{Size: 100, Refused: 1}, b.Stat())
 		require.Empty(t, b.held)
 	})
 	inBubble(t, "a holder at its share holds up nobody", func(t *testing.T) {
 		b := NewBudget(100)
-		require.NoError(t, b.Take(t.Context(), "a", 50))
+		require.NoError(t, b.Take(t.Context(), of("a"), 50))
 		refused := make(chan error, 1)
-		go func() { refused <- b.Take(t.Context(), "a", 1) }()
+		go func() { refused <- b.Take(t.Context(), of("a"), 1) }()
 		synctest.Wait()
-		require.NoError(t, b.Take(t.Context(), "b", 50))
+		require.NoError(t, b.Take(t.Context(), of("b"), 50))
 		require.ErrorIs(t, <-refused, task.RateLimited)
 	})
 	inBubble(t, "what is larger than everything goes on alone", func(t *testing.T) {
 		b := NewBudget(100)
-		require.NoError(t, b.Take(t.Context(), "a", 1000))
-		require.False(t, b.TryTake("b", 1))
+		require.NoError(t, b.Take(t.Context(), of("a"), 1000))
+		require.False(t, b.TryTake(of("b"), 1))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, b.Take(ctx, "b", 1), context.Canceled)
-		b.Give("a", 1000)
-		require.True(t, b.TryTake("b", 1))
+		require.ErrorIs(t, b.Take(ctx, of("b"), 1), context.Canceled)
+		b.Give(of("a"), 1000)
+		require.True(t, b.TryTake(of("b"), 1))
 	})
 }
 
 func TestMessagesThatDoNotFitAreBesideTheBudget(t *testing.T) {
 	t.Parallel()
-	b := NewBudget(4 * mib)
-	fits := b.Hold(mib)
-	require.False(t, b.Crowded())
-	require.Equal(t, int64(mib)/messageFactor, b.Messages())
-	beside := b.Hold(mib)
-	require.True(t, b.Crowded())
-	require.Equal(t, int64(mib)/messageFactor, b.Messages())
-	small := b.Hold(SmallBytes)
-	require.Equal(t, int64(2*mib+SmallBytes)*messageFactor, b.Stat().Used)
+	r := NewRuns(8 * mib)
+	require.True(t, r.events.TryTake(Holder{}, 4*mib), "events do not compete with messages")
+	r.events.Give(Holder{}, 4*mib)
+	has := func(fit int64, crowded bool) {
+		t.Helper()
+		gotFit, gotCrowded := r.Messages()
+		require.Equal(t, fit, gotFit)
+		require.Equal(t, crowded, gotCrowded)
+	}
+	fits := r.Hold(mib)
+	has(mib/messageFactor, false)
+	require.False(t, r.Full())
+	beside := r.Hold(mib)
+	has(mib/messageFactor, true)
+	require.True(t, r.Full())
+	small := r.Hold(SmallBytes)
+	require.Equal(t, int64(2*mib+SmallBytes)*messageFactor, r.Stat().Used)
 	beside()
-	require.False(t, b.Crowded())
-	rest := b.Hold(b.Messages())
-	require.False(t, b.Crowded())
-	full := b.Hold(SmallBytes)
-	require.False(t, b.Crowded(), "small ones are never beside it")
-	require.Equal(t, int64(SmallBytes), b.Messages())
+	fit, _ := r.Messages()
+	rest := r.Hold(fit)
+	full := r.Hold(SmallBytes)
+	has(SmallBytes, false) // small ones are never beside it
+	require.True(t, r.Full())
 	for _, release := range []func(){fits, small, rest, full} {
 		release()
 	}
-	require.Zero(t, b.Stat().Used)
-	var none *Budget
+	require.Zero(t, r.Stat().Used)
+	var none *Runs
 	none.Hold(mib)()
-	require.False(t, none.Crowded())
+	require.False(t, none.Full())
 }
 
 // TestAccount shows that small requests do not compete with large ones, and that nothing stays behind.
@@ -140,7 +150,7 @@ func TestAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudgets(256 * mib)
-		large := b.Open("a")
+		large := b.Open(of("a"))
 		require.NoError(t, large.Body(t.Context(), 16*mib))
 		require.NoError(t, large.Reserve(t.Context(), 8*mib))
 		require.True(t, large.Use(4*mib))
@@ -149,21 +159,20 @@ func TestAccount(t *testing.T) {
 		require.ErrorIs(t, large.Reserve(t.Context(), 24*mib), task.TooLarge)
 		large.Unuse(20 * mib)
 		large.Trim()
-		require.Equal(t, int64(4*mib)*logFactor, b.Answers.Stat().Used)
-		other := b.Open("b")
+		require.Equal(t, int64(16*mib)*bodyFactor+int64(4*mib)*logFactor, b.Requests.Large.Stat().Used)
+		other := b.Open(of("b"))
 		require.ErrorIs(t, other.Body(t.Context(), 16*mib), task.Unavailable)
-		require.NoError(t, b.Open("c").Body(t.Context(), SmallBytes))
-		require.NoError(t, b.Open("c").Reserve(t.Context(), SmallBytes))
+		require.NoError(t, b.Open(of("c")).Body(t.Context(), SmallBytes))
+		require.NoError(t, b.Open(of("c")).Reserve(t.Context(), SmallBytes))
 		large.Stored()
 		require.NoError(t, other.Body(t.Context(), 16*mib))
 		other.Close()
 		large.Close()
-		require.Zero(t, b.Requests.Stat().Used)
-		require.Zero(t, b.Answers.Stat().Used)
-		require.Equal(t, int64(SmallBytes*(bodyFactor+logFactor)), b.Small.Stat().Used)
+		require.Zero(t, b.Requests.Large.Stat().Used)
+		require.Equal(t, int64(SmallBytes*(bodyFactor+logFactor)), b.Requests.Stat().Used)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		a := NewBudgets(16 * mib).Open("a")
+		a := NewBudgets(16 * mib).Open(of("a"))
 		defer a.Close()
 		began := time.Now()
 		require.NoError(t, a.Body(t.Context(), SmallBytes))
@@ -171,180 +180,139 @@ func TestAccount(t *testing.T) {
 		require.True(t, a.Use(SmallBytes))
 		require.Zero(t, waittest.Elapsed(began), "a request does not wait for itself")
 	})
-	synctest.Test(t, func(t *testing.T) {
-		b := NewBudgets(16 * mib)
-		a := b.Open("a")
-		require.NoError(t, a.Body(t.Context(), SmallBytes))
-		size := b.Answers.Stat().Size
-		b.Answers.Add("another", size)
-		for range 3 {
-			require.ErrorIs(t, a.Reserve(t.Context(), mib), task.Unavailable)
-			require.Equal(t, int64(SmallBytes), b.Small.Stat().Used, "it keeps what it has read, however often it waits")
-		}
-		b.Answers.Give("another", size)
-		a.Close()
-		require.Empty(t, b.Small.held)
-	})
 	var none *Account
 	require.NoError(t, none.Body(t.Context(), math.MaxInt64))
 	none.Close()
 	require.Nil(t, AccountOf(t.Context()))
 }
 
-// TestWaitForLargeBytes shows that requests which wait for the bytes of large ones leave half of the budget Small to
-// small ones, however many they are.
+// TestWaitForLargeBytes shows that requests which wait for the bytes of large ones hold none of the small ones', and that only
+// some may wait, of which one holder has half.
 func TestWaitForLargeBytes(t *testing.T) {
 	t.Parallel()
+	body := func(n int64) func(context.Context, *Account) error {
+		return func(ctx context.Context, a *Account) error { return a.Body(ctx, n) }
+	}
+	answer := func(n int64) func(context.Context, *Account) error {
+		return func(ctx context.Context, a *Account) error { return a.Reserve(ctx, n) }
+	}
 	for name, c := range map[string]struct {
 		begin, grow func(context.Context, *Account) error
-		of          func(*Budgets) *Budget
+		callers     int
+		waits       int
 	}{
-		"bodies": {
-			func(ctx context.Context, a *Account) error { return a.Body(ctx, SmallBytes) },
-			func(ctx context.Context, a *Account) error { return a.Body(ctx, mib) },
-			func(b *Budgets) *Budget { return b.Requests },
-		},
-		"answers": {
-			func(ctx context.Context, a *Account) error {
-				err := a.Reserve(ctx, SmallBytes)
-				a.Use(SmallBytes)
-				return err
-			},
-			func(ctx context.Context, a *Account) error { return a.Reserve(ctx, mib) },
-			func(b *Budgets) *Budget { return b.Answers },
-		},
-		"answers to bodies": {
-			func(ctx context.Context, a *Account) error { return a.Body(ctx, SmallBytes) },
-			func(ctx context.Context, a *Account) error { return a.Reserve(ctx, mib) },
-			func(b *Budgets) *Budget { return b.Answers },
-		},
+		"bodies":                       {body(SmallBytes), body(mib), 40, 8},
+		"answers":                      {answer(SmallBytes), answer(mib), 40, 8},
+		"answers to bodies":            {body(SmallBytes), answer(mib), 40, 8},
+		"many requests of two callers": {body(1), body(mib), 2, 8},
+		"many requests of one caller":  {body(1), body(mib), 1, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := NewBudgets(16 * mib)
-				of := c.of(b)
-				size := of.Stat().Size
-				of.Add("another", size)
+				size := b.Requests.Large.Stat().Size
+				require.True(t, b.Requests.Large.TryTake(of("another"), size))
 				const many = 40
 				ended := make(chan error, many)
 				for i := range many {
 					go func() {
-						a := b.Open("caller " + strconv.Itoa(i))
+						a := b.Open(of("caller " + strconv.Itoa(i%c.callers)))
 						defer a.Close()
 						if err := c.begin(t.Context(), a); err != nil {
 							ended <- err
 							return
 						}
-						err := c.grow(t.Context(), a)
-						if of := b.Small.Stat(); of.Used > of.Size {
-							err = fmt.Errorf("%d of %d bytes are used", of.Used, of.Size)
-						}
-						ended <- err
+						ended <- c.grow(t.Context(), a)
 					}()
 				}
 				synctest.Wait()
-				began := time.Now()
-				small := b.Open("another")
-				require.NoError(t, small.Body(t.Context(), SmallBytes))
-				require.Zero(t, waittest.Elapsed(began))
-				small.Close()
-				require.NotEmpty(t, ended, "some are refused")
-				require.Less(t, len(ended), many, "and some wait")
-				for range len(ended) {
+				require.Len(t, ended, many-c.waits)
+				for range many - c.waits {
 					require.ErrorIs(t, <-ended, task.Unavailable)
 				}
-				of.Give("another", size)
-				waited := 0
-				for synctest.Wait(); len(ended) > 0; waited++ {
+				require.Zero(t, b.Requests.Small.Stat().Used)
+				b.Requests.Large.Give(of("another"), size)
+				for range c.waits {
 					require.NoError(t, <-ended)
 				}
-				require.Positive(t, waited)
-				b.Each(func(name string, of *Budget) {
-					require.Zero(t, of.Stat().Used, name)
-					require.Empty(t, of.held, name)
-				})
+				synctest.Wait()
+				require.Zero(t, b.Requests.Stat().Used)
+				require.Empty(t, b.Requests.Large.held)
 			})
 		})
 	}
 }
 
-// TestLines grows lines beyond their budget: some line can always go on, whatever the others wait for.
-func TestLines(t *testing.T) {
+// TestEvents grows events beyond their budget: some event can always go on, whatever the others wait for.
+func TestEvents(t *testing.T) {
 	t.Parallel()
-	grown := func(t *testing.T, l *Line, n int64) <-chan error {
-		t.Helper()
-		done := make(chan error, 1)
-		go func() { done <- l.Grow(t.Context(), n) }()
-		synctest.Wait()
-		return done
-	}
-	inBubble(t, "lines that all wait for more end one after the other", func(t *testing.T) {
-		b := NewLines(16 * mib)
-		var lines []*Line
-		var waiting []<-chan error
+	inBubble(t, "events that all wait for more end one after the other", func(t *testing.T) {
+		r := NewRuns(32 * mib)
+		ended := make(chan *Event, 4)
 		for _, agent := range []string{"a", "a", "b", "b"} {
-			l := b.Line(agent)
-			require.NoError(t, l.Grow(t.Context(), 2*mib))
-			lines = append(lines, l)
+			e := r.Event(agent)
+			require.NoError(t, e.Grow(t.Context(), 4*mib))
+			go func() {
+				if e.Grow(t.Context(), 196*mib) == nil {
+					ended <- e
+				}
+			}()
 		}
-		for _, l := range lines {
-			waiting = append(waiting, grown(t, l, 100*mib))
-		}
-		for i, l := range lines {
-			require.NoError(t, <-waiting[i], "it has the turn")
-			if i+1 < len(lines) {
-				require.Empty(t, waiting[i+1], "one at a time")
-			}
-			require.Greater(t, b.Stat().Used, int64(200*mib-2*SmallBytes-1))
-			require.NoError(t, l.Grow(t.Context(), 101*mib), "as far as it likes")
-			l.Release()
+		for range 4 {
 			synctest.Wait()
+			require.Len(t, ended, 1, "one at a time has the turn")
+			e := <-ended
+			require.GreaterOrEqual(t, r.Stat().Used, int64(200*mib))
+			require.NoError(t, e.Grow(t.Context(), mib), "as far as it likes")
+			e.Give(200 * mib) // of the line; the commit follows
+			synctest.Wait()
+			require.Empty(t, ended, "it has the turn until its commit")
+			e.Give(mib)
 		}
-		require.Equal(t, BudgetStat{Size: 16 * mib}, b.Stat())
-		require.Empty(t, b.held)
-		require.Len(t, b.turn, 1)
+		require.Equal(t, BudgetStat{Size: 32 * mib}, r.Stat())
+		require.Empty(t, r.events.held)
+		require.Len(t, r.events.turn, 1)
 	})
 	inBubble(t, "a slow agent holds up no other", func(t *testing.T) {
-		b := NewLines(16 * mib)
-		// They hold half of the budget, and the turn, and never end.
-		slow := []*Line{b.Line("slow"), b.Line("slow"), b.Line("slow"), b.Line("slow")}
-		for _, l := range slow[:3] {
-			require.NoError(t, l.Grow(t.Context(), mib))
-		}
-		require.NoError(t, slow[3].Grow(t.Context(), 16*mib))
-		require.NoError(t, slow[2].Grow(t.Context(), 2*mib))
+		r := NewRuns(32 * mib)
+		// They hold half of the bytes, and the turn, and never end.
+		slow := []*Event{r.Event("slow"), r.Event("slow"), r.Event("slow")}
+		require.NoError(t, slow[0].Grow(t.Context(), 8*mib))
+		require.NoError(t, slow[1].Grow(t.Context(), 32*mib))
 		ctx, cancel := context.WithCancel(t.Context())
 		stuck := make(chan error, 1)
-		go func() { stuck <- slow[1].Grow(ctx, 8*mib) }()
+		go func() { stuck <- slow[2].Grow(ctx, mib) }()
 		synctest.Wait()
 		for range 3 {
-			quick := b.Line("quick")
-			for n := int64(0); n <= 4*mib; n += SmallBytes {
-				require.NoError(t, quick.Grow(t.Context(), n))
+			quick := r.Event("quick")
+			for range 8 {
+				require.NoError(t, quick.Grow(t.Context(), mib))
 			}
-			quick.Release()
+			quick.Give(8 * mib)
 		}
 		cancel()
 		require.ErrorIs(t, <-stuck, context.Canceled)
-		for _, l := range slow {
-			l.Release()
+		slow[0].Give(8 * mib)
+		slow[1].Give(32 * mib)
+		require.Equal(t, BudgetStat{Size: 32 * mib}, r.Stat())
+	})
+	inBubble(t, "what is read and what is emitted grow at once", func(t *testing.T) {
+		r := NewRuns(4 * mib)
+		e := r.Event("a")
+		require.True(t, r.events.TryTake(of("b"), mib))
+		grown := make(chan error, 2)
+		for range 2 {
+			go func() { grown <- e.Grow(t.Context(), mib) }()
 		}
-		require.Equal(t, BudgetStat{Size: 16 * mib}, b.Stat())
+		require.NoError(t, errors.Join(<-grown, <-grown))
+		e.Give(mib)
+		e.Give(mib)
+		require.Equal(t, int64(mib), r.Stat().Used)
 	})
-	t.Run("a line that shrinks to nothing holds nothing", func(t *testing.T) {
-		t.Parallel()
-		b := NewLines(16 * mib)
-		l := b.Line("a")
-		require.NoError(t, l.Grow(t.Context(), SmallBytes))
-		require.Zero(t, b.Stat().Used)
-		l.Release()
-		l.Release()
-		require.Len(t, b.turn, 1)
-	})
-	var none *Line
+	var none *Event
 	require.NoError(t, none.Grow(t.Context(), 1<<40))
-	none.Release()
+	none.Give(1 << 40)
 }
 
 func TestGarbageMayFillTheRoom(t *testing.T) {

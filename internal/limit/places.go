@@ -3,20 +3,20 @@ package limit
 import "sync"
 
 // Places bounds what is open at a time, in total and for each key.
-type Places struct {
+type Places[K comparable] struct {
 	all, each int
 	mu        sync.Mutex
 	taken     int
-	by        map[string]int
+	by        map[K]int
 }
 
 // NewPlaces makes all places, of which each key gets at most each.
-func NewPlaces(all, each int) *Places {
-	return &Places{all: all, each: each, by: map[string]int{}}
+func NewPlaces[K comparable](all, each int) *Places[K] {
+	return &Places[K]{all: all, each: each, by: map[K]int{}}
 }
 
 // Take takes a place without blocking. If ok, call leave once to give it back.
-func (p *Places) Take(key string) (leave func(), ok bool) {
+func (p *Places[K]) Take(key K) (leave func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken == p.all || p.by[key] == p.each {
@@ -35,7 +35,7 @@ func (p *Places) Take(key string) (leave func(), ok bool) {
 }
 
 // Taken returns how many places are taken.
-func (p *Places) Taken() int {
+func (p *Places[K]) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken

@@ -156,7 +156,7 @@ type Server struct {
 func New(o Options) *Server {
 	o.PublicURL = strings.TrimSuffix(o.PublicURL, "/")
 	s := &Server{opt: o, agents: map[string]*served{}, operators: newOperators(&o)}
-	s.arrivals = limit.Headers{Budget: o.Headers, Streams: limit.NewPlaces(maxArrivals, maxArrivalsOfAddress)}
+	s.arrivals = limit.Headers{Budget: o.Headers, Streams: limit.NewPlaces[string](maxArrivals, maxArrivalsOfAddress)}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
 	e.Pre(s.limitBody, s.mounts, s.foreign)

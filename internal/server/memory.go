@@ -32,8 +32,6 @@ func budgets(process context.Context, first bool, cfg *config.Config, registry p
 	inFlight := limit.MemoryShare(memory.Bytes)
 	log.Info("memory limit", "bytes", memory.Bytes, "source", memory.Source, "runtime_bytes", memory.Runtime, "bytes_in_flight", inFlight)
 	b := limit.NewBudgets(inFlight)
-	telemetry.RegisterMemory(registry, memory.Bytes, func(visit func(string, limit.BudgetStat)) {
-		b.Each(func(name string, of *limit.Budget) { visit(name, of.Stat()) })
-	})
+	telemetry.RegisterMemory(registry, memory.Bytes, b.Each)
 	return b
 }

@@ -21,7 +21,7 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 	cfg, m := e.cfg, e.metrics
 	options := store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
-		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg), Ended: e.memory.Ended,
+		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg), Ended: e.memory.Kept,
 		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited, Canceled: m.Canceled, Ended: m.LogRead},
 		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, Tells: Tells(cfg), Tracer: e.tracer.Statements(), Log: e.log,
 	}
@@ -69,7 +69,7 @@ func newHub(e *env, db *Database, st *store.Store, bus *signal.Bus) *hub.Hub {
 	return hub.New(hub.Options{
 		Store: st, Signals: bus, URL: db.DirectURL, Log: e.log,
 		// Events in rings have their encodings beside them.
-		Memory: e.memory.Streams, Ended: e.memory.Replays, RingTotal: e.memory.Streams.Stat().Size / 2,
+		Memory: e.memory.Streams, Ended: e.memory.Kept, RingTotal: e.memory.Streams.Stat().Size / 2,
 		// By then other replicas have rescued the runs of this one.
 		Outage:   e.cfg.Worker.LeaseTTL + 5*time.Second,
 		Observer: hub.Observer{Delivered: m.Delivered, PollFound: m.PollFound, Listening: m.Listening, Reread: m.Reread},

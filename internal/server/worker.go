@@ -63,7 +63,7 @@ func newPool(
 	pool := worker.New(worker.Options{
 		Store: st, Agents: agents.worker, StopGrace: e.cfg.Worker.StopGrace,
 		Worker: keeper.ID, Keys: keys, ResumeURL: resumeURL, RunAPI: runAPI,
-		Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Tracer: e.tracer, Log: e.log,
+		Memory: e.memory.Runs, Tracer: e.tracer, Log: e.log,
 		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},
 	})
 	if !e.cfg.HasRole(config.RoleWorker) {

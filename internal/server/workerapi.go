@@ -28,7 +28,7 @@ func newWorkerAPI(e *env, agents *agents, access *access, st *store.Store, pool 
 		Store: st, Pool: pool, Leases: agents.leases, History: agents.history, Auth: access.workers, Schemes: schemes,
 		Memory: e.memory, Limits: bodyLimits(e.cfg), Poll: time.Second, Replica: processName(), Log: e.log,
 		Forgiving: e.Ready != nil,
-		Claims:    limit.NewPlaces(mostClaims, mostClaims),
+		Claims:    limit.NewPlaces[limit.Holder](mostClaims, mostClaims),
 		Observer:  remote.Observer{Claimed: m.Claimed, Waiting: m.ClaimsWaiting, Beat: m.Heartbeat},
 	})
 	bus.Queues.Subscribe(api.Wake)

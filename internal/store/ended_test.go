@@ -249,7 +249,7 @@ func TestOnlyEndedTasksAreKept(t *testing.T) {
 
 func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 	f := parallel(t)
-	budget := limit.NewBudget(64 << 10)
+	budget := limit.NewBudget(128 << 10) // half of it
 	s := f.replica(budget)
 	var ids []string
 	for i := range 40 {
@@ -305,7 +305,7 @@ func TestKeptTasksCountForTheirAnswers(t *testing.T) {
 	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
 	p.must(t, chunk(strings.Repeat("x", 300<<10)), status(task.StateCompleted))
 	read := func(inFlight int64) error {
-		account := limit.NewBudgets(inFlight).Open("caller")
+		account := limit.NewBudgets(inFlight).Open(limit.Holder{Agent: "caller"})
 		defer account.Close()
 		_, err := owner.of(f.Store).ReadTask(limit.WithAccount(t.Context(), account), n.Task.PublicID, true)
 		return err

@@ -34,7 +34,7 @@ func TestReadsTakeTheirBytes(t *testing.T) {
 	f.lengthen(p.c.Task.ID, 11)
 	view := owner.bare(f.Store)
 	budgets := limit.NewBudgets(256 << 20)
-	budgets.Answers.Patience = time.Millisecond
+	budgets.Requests.Large.Patience = time.Millisecond
 	list := func(a *limit.Account) (*task.Task, error) {
 		l := mine()
 		l.Artifacts = true
@@ -48,21 +48,21 @@ func TestReadsTakeTheirBytes(t *testing.T) {
 		return view.ReadTask(limit.WithAccount(t.Context(), a), p.c.Task.PublicID, true)
 	}
 	for name, read := range map[string]func(*limit.Account) (*task.Task, error){"get": get, "list": list} {
-		account := budgets.Open("caller")
+		account := budgets.Open(limit.Holder{Agent: "caller"})
 		got := storetest.Must(read(account))(t, name)
 		require.Len(t, got.Artifacts[0].Parts[0].Text, 12<<20, name)
-		require.InDelta(t, 3*12<<20, budgets.Answers.Stat().Used, 4<<20, "%s: three times the log", name)
+		require.InDelta(t, 3*12<<20, budgets.Requests.Large.Stat().Used, 4<<20, "%s: three times the log", name)
 		account.Close()
-		require.Zero(t, budgets.Answers.Stat().Used, name)
+		require.Zero(t, budgets.Requests.Large.Stat().Used, name)
 
-		require.True(t, budgets.Answers.TryTake("another", budgets.Answers.Stat().Size-1<<20))
-		account = budgets.Open("caller")
+		require.True(t, budgets.Requests.Large.TryTake(limit.Holder{Agent: "another"}, budgets.Requests.Large.Stat().Size-1<<20))
+		account = budgets.Open(limit.Holder{Agent: "caller"})
 		require.ErrorIs(t, errOf(read(account)), task.Unavailable, name)
 		account.Close()
-		require.Equal(t, budgets.Answers.Stat().Size-1<<20, budgets.Answers.Stat().Used, name)
-		budgets.Answers.Give("another", budgets.Answers.Stat().Size-1<<20)
+		require.Equal(t, budgets.Requests.Large.Stat().Size-1<<20, budgets.Requests.Large.Stat().Used, name)
+		budgets.Requests.Large.Give(limit.Holder{Agent: "another"}, budgets.Requests.Large.Stat().Size-1<<20)
 
-		account = limit.NewBudgets(64 << 20).Open("caller")
+		account = limit.NewBudgets(64 << 20).Open(limit.Holder{Agent: "caller"})
 		require.ErrorIs(t, errOf(read(account)), task.TooLarge, name)
 	}
 }

@@ -22,26 +22,25 @@ import (
 )
 
 // An event that is not committed keeps its bytes. Meanwhile large events wait, and count neither as silence nor as
-// a failure; small ones go on. One that is larger than the budget goes on alone. A run that is canceled while it waits leaves
+// a failure; small ones go on. One that is larger than the budget has the turn. A run that is canceled while it waits leaves
 // nothing behind.
 func TestLargeEventsWaitForMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		events := limit.NewBudget(2 << 20)
-		events.Patience = 0
+		memory := limit.NewRuns(4 << 20)
 		begin, begun := make(chan struct{}), make(chan struct{})
 		close(begun)
 		a, emitted := emits(1, 1<<20, begin)
 		b, _ := emits(1, 1<<20, begun)
 		c, _ := emits(20, 1000, begun)
 		a.InactivityTimeout, b.InactivityTimeout = time.Second, time.Second
-		p := startInBubble(t, setup{events: events}, a, b, c)
+		p := startInBubble(t, setup{memory: memory}, a, b, c)
 		first := p.create("a", "x")
 		p.is(first, task.StateWorking)
 		unlock := p.lock(first)
 		close(begin)
 		synctest.Wait()
 		require.EqualValues(t, 1, emitted.Load())
-		require.Equal(t, int64(5<<20), events.Stat().Used)
+		require.InDelta(t, 5<<20, memory.Stat().Used, 100_000)
 		second := p.create("b", "x")
 		waittest.Advance(5 * time.Second)
 		require.Empty(t, p.is(second, task.StateWorking).Artifacts)
@@ -57,7 +56,7 @@ func TestLargeEventsWaitForMemory(t *testing.T) {
 			require.Len(t, p.is(of, task.StateCompleted).Artifacts[0].Parts[0].Text, 1<<20)
 		}
 		require.Empty(t, p.is(canceled, task.StateCanceled).Artifacts)
-		require.Zero(t, events.Stat().Used)
+		require.Zero(t, memory.Stat().Used)
 	})
 }
 
@@ -67,15 +66,17 @@ func TestTheWindowIsSmallerWithoutMemory(t *testing.T) {
 	for name, full := range map[string]bool{"free": false, "full": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				events := limit.NewBudget(16 << 20)
+				memory := limit.NewRuns(32 << 20)
 				want := 256 // of 4 KiB in a mebibyte
 				if full {
-					require.True(t, events.TryTake("another", 16<<20))
+					for _, agent := range []string{"b", "c"} {
+						require.True(t, memory.Event(agent).TryGrow(8<<20))
+					}
 					want = 16 // in 64 KiB
 				}
 				begin := make(chan struct{})
 				a, emitted := emits(600, 10, begin)
-				p := startInBubble(t, setup{events: events}, a)
+				p := startInBubble(t, setup{memory: memory}, a)
 				of := p.create("a", "x")
 				p.is(of, task.StateWorking)
 				unlock := p.lock(of)
@@ -91,18 +92,16 @@ func TestTheWindowIsSmallerWithoutMemory(t *testing.T) {
 }
 
 // free waits until nothing uses memory any more.
-func free(t *testing.T, budgets ...*limit.Budget) {
+func free(t *testing.T, b *limit.Runs) {
 	t.Helper()
-	for _, b := range budgets {
-		waittest.Eventually(t, "the memory is free", func() error { return waittest.Unless(b.Stat().Used == 0, "%d used", b.Stat().Used) })
-	}
+	waittest.Eventually(t, "the memory is free", func() error { return waittest.Unless(b.Stat().Used == 0, "%d used", b.Stat().Used) })
 }
 
 // An agent that stops in the middle of large events holds its half of the memory. Its other runs wait, without counting
 // as silent, and other agents go on.
 func TestASlowAgentHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	const size, slowRuns = 2 << 20, 6
+	const size, slowRuns = 2 << 20, 12
 	proceed := make(chan struct{})
 	event := []byte(fmt.Sprintf(`{"type":"text","text":"%s"}`+"\n", strings.Repeat("x", size)))
 	agent := func(pause func(context.Context)) worker.Agent {
@@ -122,21 +121,19 @@ func TestASlowAgentHoldsUpNoOther(t *testing.T) {
 		case <-ctx.Done():
 		}
 	})
-	lines := limit.NewLines(8 << 20)
-	events := limit.NewBudget(1 << 20)
-	events.Patience = 0
-	p := start(t, setup{lines: lines, events: events}, slow, agent(func(context.Context) {}))
+	memory := limit.NewRuns(60 << 20)
+	p := start(t, setup{memory: memory}, slow, agent(func(context.Context) {}))
 	var tasks []*task.Task
 	for range slowRuns {
 		tasks = append(tasks, p.create("a", "x"))
 	}
-	// Two halves of a line fit the agent's half, and another has the turn.
-	waittest.Eventually(t, "the lines", func() error { return waittest.Unless(lines.Stat().Used > 4<<20, "%d bytes", lines.Stat().Used) })
+	// Some halves of an event fit the agent's half, and another has the turn.
+	waittest.Eventually(t, "the events", func() error { return waittest.Unless(memory.Stat().Used > 15<<20, "%d bytes", memory.Stat().Used) })
 	for range 3 {
 		got := p.become(p.create("b", "x"), task.StateCompleted)
 		require.Len(t, got.Artifacts[0].Parts[0].Text, size)
 	}
-	require.Greater(t, lines.Stat().Used, int64(4<<20), "the slow ones still hold theirs")
+	require.Greater(t, memory.Stat().Used, int64(15<<20), "the slow ones still hold theirs")
 	for _, h := range tasks {
 		require.Empty(t, p.become(h, task.StateWorking).Artifacts)
 	}
@@ -144,7 +141,7 @@ func TestASlowAgentHoldsUpNoOther(t *testing.T) {
 	for _, h := range tasks {
 		require.Len(t, p.become(h, task.StateCompleted).Artifacts[0].Parts[0].Text, size)
 	}
-	free(t, lines, events)
+	free(t, memory)
 }
 
 // Many runs of several agents send events at once that are larger than all budgets together. Each waits for the others
@@ -168,9 +165,8 @@ func TestManyLargeLinesAtOnce(t *testing.T) {
 		e := storetest.Must(httpexec.New(httpexec.Options{URL: s.URL}))(t)
 		agents = append(agents, worker.Agent{Executor: e, Concurrency: runs, InactivityTimeout: time.Hour})
 	}
-	lines, events := limit.NewLines(1<<20), limit.NewBudget(1<<20)
-	events.Patience = 0
-	p := start(t, setup{lines: lines, events: events}, agents...)
+	memory := limit.NewRuns(4 << 20)
+	p := start(t, setup{memory: memory}, agents...)
 	var tasks []*task.Task
 	for i := range runs {
 		tasks = append(tasks, p.create([]string{"a", "b", "c"}[i%3], "x"))
@@ -178,5 +174,5 @@ func TestManyLargeLinesAtOnce(t *testing.T) {
 	for _, h := range tasks {
 		require.Len(t, p.become(h, task.StateCompleted).Artifacts[0].Parts[0].Text, 2*size)
 	}
-	free(t, lines, events)
+	free(t, memory)
 }

@@ -55,12 +55,13 @@ const eventFactor = 5
 type emitter struct {
 	r       *run
 	window  *semaphore.Weighted
-	last    atomic.Int64 // unix nanoseconds of the last emission
-	held    atomic.Int64 // number of calls that wait for the database
-	size    atomic.Int64 // bytes of the task's artifacts, including those of earlier runs
-	emitted atomic.Bool  // the executor emitted something
-	spent   atomic.Bool  // size went past MaxArtifacts: refuse further events of the executor
-	queued  atomic.Int64 // part of the window in use
+	last    atomic.Int64                // unix nanoseconds of the last emission
+	held    atomic.Int64                // number of calls that wait for the database
+	size    atomic.Int64                // bytes of the task's artifacts, including those of earlier runs
+	emitted atomic.Bool                 // the executor emitted something
+	spent   atomic.Bool                 // size went past MaxArtifacts: refuse further events of the executor
+	queued  atomic.Int64                // part of the window in use
+	reading atomic.Pointer[limit.Event] // which the executor reads; nil: it is small
 
 	mu        sync.Mutex
 	ordinal   int64
@@ -362,20 +363,26 @@ func (e *emitter) status(s task.State, msg *task.Message) *task.Event {
 }
 
 // admission is what an uncommitted event has of the run's window and of the process's memory.
-type admission struct{ cost, bytes int64 }
+type admission struct {
+	cost, bytes int64
+	of          *limit.Event // has the bytes
+}
 
 // admit blocks while the window is full, or while the process has no memory for a large event. While there is no memory
 // for more small events, the window is smaller.
 func (e *emitter) admit(ctx context.Context, size int64) (in admission, err error) {
 	defer e.hold()()
-	in.cost = min(size, window)
-	spared, budget, agent := int64(0), e.r.pool.opt.Events, e.r.agent.Name
+	// The bytes that were read for this event wait with it, so both have the turn, or none of them.
+	in = admission{cost: min(size, window), of: e.reading.Load()}
+	if in.of == nil {
+		in.of = e.r.pool.opt.Memory.Event(e.r.agent.Name)
+	}
+	spared := int64(0)
 	switch bytes := size * eventFactor; {
 	case size > limit.SmallBytes:
-		// No circle: the events that it waits for have all that they need until their commit.
-		err, in.bytes = budget.Take(ctx, agent, bytes), bytes
+		err, in.bytes = in.of.Grow(ctx, bytes), bytes
 	case e.queued.Load()+size <= limit.SmallBytes:
-	case budget.TryTake(agent, bytes):
+	case in.of.TryGrow(bytes):
 		in.bytes = bytes
 	default:
 		spared = window - limit.SmallBytes
@@ -384,7 +391,7 @@ func (e *emitter) admit(ctx context.Context, size int64) (in admission, err erro
 		return admission{}, context.Cause(ctx)
 	}
 	if err := e.window.Acquire(ctx, in.cost+spared); err != nil {
-		budget.Give(agent, in.bytes)
+		in.of.Give(in.bytes)
 		return admission{}, context.Cause(ctx)
 	}
 	e.window.Release(spared)
@@ -396,7 +403,7 @@ func (e *emitter) admit(ctx context.Context, size int64) (in admission, err erro
 func (e *emitter) leave(in admission) {
 	e.queued.Add(-in.cost)
 	e.window.Release(in.cost)
-	e.r.pool.opt.Events.Give(e.r.agent.Name, in.bytes)
+	in.of.Give(in.bytes)
 }
 
 // emit queues an event, and the status working before the first one. It blocks while the window or
@@ -529,26 +536,43 @@ func (e *emitter) refused() error {
 	return err
 }
 
-// buffer is the executor's side of a line. The wait for memory does not count as inactivity.
+// bufferFactor is the bytes of memory for each byte that the executor has read of an event: the buffer, and that from which it
+// grew or the event that it becomes.
+const bufferFactor = 2
+
+// buffer is what the executor has read of an event, from which it makes one that it emits, or several. The first SmallBytes are
+// free. The wait for memory does not count as inactivity.
 type buffer struct {
 	out  *emitter
-	line *limit.Line
+	held int64
 }
 
 // Grow implements executor.Buffer.
 func (b *buffer) Grow(ctx context.Context, n int) error {
-	if b.line.TryGrow(int64(n)) {
+	more := max(int64(n)-limit.SmallBytes, 0)*bufferFactor - b.held
+	if more <= 0 {
 		return nil
 	}
-	defer b.out.hold()()
-	if b.line.Grow(ctx, int64(n)) != nil {
-		return context.Cause(ctx)
+	e := b.out.reading.Load()
+	if e == nil {
+		e = b.out.r.pool.opt.Memory.Event(b.out.r.agent.Name)
+		b.out.reading.Store(e)
 	}
+	if !e.TryGrow(more) {
+		defer b.out.hold()()
+		if e.Grow(ctx, more) != nil {
+			return context.Cause(ctx)
+		}
+	}
+	b.held += more
 	return nil
 }
 
 // Release implements executor.Buffer.
-func (b *buffer) Release() { b.line.Release() }
+func (b *buffer) Release() {
+	b.out.reading.Swap(nil).Give(b.held)
+	b.held = 0
+}
 
 func (e *emitter) settledIn() (task.State, bool) {
 	e.mu.Lock()

@@ -79,11 +79,8 @@ type Options struct {
 	ClaimBatch   int           // maximum runs per agent in one claim; default 100
 	Worker       func() task.ID
 	Keys         *executor.Keyring // of the memory of agents
-	// Memory bounds the messages of runs. One run starts whatever the size of its message. Nil: no bound.
-	Memory *limit.Budget
-	// Lines bounds the events that executors read (limit.NewLines), and Events those that are not committed. Nil: no
-	// bound.
-	Lines, Events *limit.Budget
+	// Memory bounds the messages and the events of runs. One run starts whatever the size of its message. Nil: no bound.
+	Memory *limit.Runs
 	// RunAPI returns the address of the run API and the token of a run. Nil: there is no run API.
 	RunAPI func(id task.ID, run task.Fence) executor.API
 	// ResumeURL returns the resume URL of a turn. Nil: no URLs.
@@ -189,7 +186,7 @@ func (p *Pool) Reserve(agent string) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.agents[agent]
-	if s == nil || s.Remote || s.free == 0 || s.ready || s.breaker.open || p.closing || p.opt.Memory.Free() <= 0 || p.opt.Memory.Crowded() {
+	if s == nil || s.Remote || s.free == 0 || s.ready || s.breaker.open || p.closing || p.opt.Memory.Full() {
 		return nil
 	}
 	w := p.opt.Worker()
@@ -397,7 +394,7 @@ func (p *Pool) demand() []store.Demand {
 	if p.closing {
 		return nil
 	}
-	fits, crowded := p.opt.Memory.Messages(), p.opt.Memory.Crowded()
+	fits, crowded := p.opt.Memory.Messages()
 	var want []store.Demand
 	for name, s := range p.agents {
 		if !s.ready || s.free == 0 || s.Remote && !s.expire {

@@ -158,7 +158,7 @@ func (r *run) execution(in *executor.Input) *executor.Run {
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Keys: r.pool.opt.Keys.Of(c.Task), Message: c.Message, Metadata: c.Task.Metadata,
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: in, Memory: &recollection{r},
-		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
+		Buffer:  &buffer{out: r.out},
 		Limits:  executor.Limits{Event: r.agent.MaxEvent, State: r.agent.MaxState},
 		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(), Forwarded: c.Forwarded,
 	}

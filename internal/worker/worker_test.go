@@ -54,9 +54,7 @@ type setup struct {
 	atOnce  bool          // retries are due at once
 	deaf    bool          // ignores hints for cancels
 	runAPI  func(task.ID, task.Fence) executor.API
-	memory  *limit.Budget
-	lines   *limit.Budget
-	events  *limit.Budget
+	memory  *limit.Runs
 }
 
 // options are those of a pool. Agents without a name are a, b, c. Graces are longer than any test.
@@ -67,7 +65,7 @@ func (s setup) options(db *store.Store, self func() task.ID, agents []worker.Age
 	}
 	return worker.Options{
 		Store: db, Agents: agents, PollInterval: s.poll, StopGrace: cmp.Or(s.grace, time.Hour), Worker: self,
-		Memory: s.memory, Lines: s.lines, Events: s.events, RunAPI: s.runAPI, ResumeURL: resumeURL,
+		Memory: s.memory, RunAPI: s.runAPI, ResumeURL: resumeURL,
 	}
 }
 
@@ -336,7 +334,7 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	})
 	other := does(passes)
 	holds.Concurrency, other.Concurrency = 3, 3
-	budget := limit.NewBudget(1 << 20)
+	budget := limit.NewRuns(2 << 20)
 	idle := does(passes)
 	idle.Name = "idle"
 	p := start(t, setup{}, idle)
@@ -349,7 +347,8 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	p.become(runs, task.StateWorking)
 	p.become(first, task.StateWorking)
 	p.become(behind, task.StateCompleted)
-	require.True(t, budget.Crowded())
+	_, crowded := budget.Messages()
+	require.True(t, crowded)
 	for range 3 {
 		p.become(p.create("a", "passes"), task.StateCompleted)
 		p.become(p.create("b", "passes"), task.StateCompleted)

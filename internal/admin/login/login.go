@@ -81,7 +81,7 @@ type Handler struct {
 	o         Options
 	mux       *http.ServeMux
 	client    *http.Client
-	exchanges *limit.Places
+	exchanges *limit.Places[string]
 }
 
 // Bounds of the exchanges of codes that are under way, in total and from one address: each is a request to the issuer.
@@ -95,7 +95,7 @@ const (
 
 // New makes a Handler.
 func New(o Options) *Handler {
-	h := &Handler{o: o, mux: http.NewServeMux(), exchanges: limit.NewPlaces(maxExchanges, maxExchangesOfAddress)}
+	h := &Handler{o: o, mux: http.NewServeMux(), exchanges: limit.NewPlaces[string](maxExchanges, maxExchangesOfAddress)}
 	h.client = &http.Client{Timeout: issuerTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if o.Issuer != nil {
 		h.mux.HandleFunc("GET "+Path, h.begin)

@@ -232,19 +232,18 @@ func TestBodiesThatAreRefused(t *testing.T) {
 func TestBodiesHoldMemory(t *testing.T) {
 	t.Parallel()
 	budgets := limit.NewBudgets(16 << 20)
-	budgets.Requests.Patience = time.Millisecond
+	budgets.Requests.Large.Patience = time.Millisecond
 	f := newRig(t, &tasks{agent: "post"}, func(o *callback.Options) { o.Memory = budgets })
 	large := strings.Repeat("x", 128<<10)
-	all := budgets.Requests.Free()
-	require.NoError(t, budgets.Requests.Take(t.Context(), "", all))
+	all := budgets.Requests.Large.Stat().Size
+	require.NoError(t, budgets.Requests.Large.Take(t.Context(), limit.Holder{}, all))
 	res, _ := f.do("POST", f.path(), large)
 	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 	require.NotEmpty(t, res.Header.Get("Retry-After"))
 	require.Empty(t, f.came)
-	budgets.Requests.Give("", all)
+	budgets.Requests.Large.Give(limit.Holder{}, all)
 	res, _ = f.do("POST", f.path(), large)
 	require.Equal(t, http.StatusAccepted, res.StatusCode)
 	f.Close() // after the handler
-	require.Equal(t, all, budgets.Requests.Free())
-	require.Zero(t, budgets.Small.Stat().Used)
+	require.Zero(t, budgets.Requests.Stat().Used)
 }

@@ -34,17 +34,18 @@ func (r *Request) Leave() { r.Account.Close() }
 
 // holder names the caller of a request whose body may name another agent: by the agent of the
 // endpoint, or by the address.
-func (r *Request) holder() string {
+func (r *Request) holder() limit.Holder {
 	if r.Admission == nil {
-		return ""
+		return limit.Holder{}
 	}
-	if c, err := r.Admit(r.Agent); err == nil {
-		if c.Owner() != (task.Owner{}) {
-			return c.Tenant + "\x1f" + c.Subject
-		}
-		return limit.Sender(c.Address)
+	c, err := r.Admit(r.Agent)
+	switch {
+	case err != nil:
+		return limit.Holder{}
+	case c.Owner() == (task.Owner{}):
+		return limit.Holder{Address: limit.Sender(c.Address)}
 	}
-	return ""
+	return limit.Holder{Owner: c.Owner()}
 }
 
 // CountEarly charges a request with a large body to its caller's rate limit before the body is read,

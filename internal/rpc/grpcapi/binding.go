@@ -75,7 +75,7 @@ type Binding struct {
 	Options
 	server   *grpc.Server
 	health   *health.Server
-	public   *limit.Places // of calls of health and reflection
+	public   *limit.Places[string] // of calls of health and reflection
 	metadata limit.Headers
 	services []*service
 	at       Arrival
@@ -104,7 +104,7 @@ func New(o Options) *Binding {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Binding{Options: o, health: health.NewServer(), public: limit.NewPlaces(maxPublic, maxPublicOfAddress), metadata: limit.Headers{Budget: o.Headers}}
+	b := &Binding{Options: o, health: health.NewServer(), public: limit.NewPlaces[string](maxPublic, maxPublicOfAddress), metadata: limit.Headers{Budget: o.Headers}}
 	for _, c := range registry.Services(o.Limits.Depth) {
 		b.services = append(b.services, &service{c, c.Faults(o.FormerStatuses)})
 	}

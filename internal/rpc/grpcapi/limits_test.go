@@ -126,13 +126,13 @@ func within(b *limit.Budgets) func(*dispatch.Options) {
 func TestFullBudgetRefusesLargeMessages(t *testing.T) {
 	t.Parallel()
 	budgets := limit.NewBudgets(64 << 20)
-	budgets.Requests.Patience = time.Millisecond
+	budgets.Requests.Large.Patience = time.Millisecond
 	limited := make(chan string, 10)
 	s := serve(t, recorder().As, grpcapi.Options{}, within(budgets), func(o *dispatch.Options) {
 		o.Observer.Limited = func(_, by string) { limited <- by }
 	})
-	size := budgets.Requests.Stat().Size
-	require.True(t, budgets.Requests.TryTake("another", size))
+	size := budgets.Requests.Large.Stat().Size
+	require.True(t, budgets.Requests.Large.TryTake(limit.Holder{Agent: "another"}, size))
 	large := send10(strings.Repeat("x", 1<<20))
 	_, err := s.young.SendMessage(with(t), large)
 	f := faultOf(t, err)
@@ -142,11 +142,13 @@ func TestFullBudgetRefusesLargeMessages(t *testing.T) {
 	// Small requests do not compete with large ones.
 	_, err = s.young.GetTask(with(t), &pb10.GetTaskRequest{Id: "t-1"})
 	require.NoError(t, err)
-	budgets.Requests.Give("another", size)
+	budgets.Requests.Large.Give(limit.Holder{Agent: "another"}, size)
 	_, err = s.young.SendMessage(with(t), large)
 	require.NoError(t, err)
-	budgets.Each(func(name string, b *limit.Budget) {
-		waittest.Eventually(t, name, func() error { return waittest.Unless(b.Stat().Used == 0, "bytes are in use") })
+	waittest.Eventually(t, "the bytes", func() error {
+		used := int64(0)
+		budgets.Each(func(_ string, s limit.BudgetStat) { used += s.Used })
+		return waittest.Unless(used == 0, "%d are in use", used)
 	})
 }
 
@@ -179,8 +181,8 @@ func TestMessageTakesMemoryBeforeItArrives(t *testing.T) {
 
 	const size = 8 << 20
 	require.NoError(t, framer.WriteData(1, false, binary.BigEndian.AppendUint32([]byte{0}, size)))
-	waittest.Eventually(t, "the call", func() error { return waittest.Unless(budgets.Small.Stat().Used > 0, "no bytes in use") })
-	require.Zero(t, budgets.Requests.Stat().Used, "an announced message holds nothing")
+	waittest.Eventually(t, "the call", func() error { return waittest.Unless(budgets.Requests.Small.Stat().Used > 0, "no bytes in use") })
+	require.Zero(t, budgets.Requests.Large.Stat().Used, "an announced message holds nothing")
 	// The client fills the window, and sends the rest of what is small when the server has read that.
 	data := make([]byte, limit.SmallBytes)
 	for len(data) > 5 {
@@ -196,10 +198,10 @@ func TestMessageTakesMemoryBeforeItArrives(t *testing.T) {
 		}
 	}
 	require.NoError(t, framer.WriteData(1, false, data))
-	waittest.Eventually(t, "the rest", func() error { return waittest.Unless(budgets.Requests.Stat().Used > size, "bytes are in use") })
+	waittest.Eventually(t, "the rest", func() error { return waittest.Unless(budgets.Requests.Large.Stat().Used > size, "bytes are in use") })
 	require.NoError(t, c.Close())
 	waittest.Eventually(t, "the end", func() error {
-		return waittest.Unless(budgets.Requests.Stat().Used == 0 && budgets.Small.Stat().Used == 0, "bytes are in use")
+		return waittest.Unless(budgets.Requests.Large.Stat().Used == 0 && budgets.Requests.Small.Stat().Used == 0, "bytes are in use")
 	})
 }
 

@@ -24,12 +24,12 @@ type Options = overhttp.Options
 // Binding serves JSON-RPC requests.
 type Binding struct {
 	*overhttp.Binding
-	turnedAway *limit.Places // of bodies that turnAway reads
+	turnedAway *limit.Places[string] // of bodies that turnAway reads
 }
 
 // New makes a binding.
 func New(o Options) *Binding {
-	return &Binding{overhttp.New(o), limit.NewPlaces(maxTurnedAways, maxTurnedAwaysOfAddress)}
+	return &Binding{overhttp.New(o), limit.NewPlaces[string](maxTurnedAways, maxTurnedAwaysOfAddress)}
 }
 
 // Endpoint says where a request arrived, and whether the path pins a version.

@@ -164,12 +164,12 @@ var large = map[string]string{
 func TestFullBudgetRefusesLargeBodies(t *testing.T) {
 	t.Parallel()
 	budgets := limit.NewBudgets(64 << 20)
-	budgets.Requests.Patience = time.Millisecond
+	budgets.Requests.Large.Patience = time.Millisecond
 	limited := make(chan string, 10)
 	o := options{fake: wants("0.3"), Memory: budgets}
 	o.Observer.Limited = func(_, by string) { limited <- by }
 	s := serve(t, o)
-	require.True(t, budgets.Requests.TryTake("another", budgets.Requests.Stat().Size))
+	require.True(t, budgets.Requests.Large.TryTake(limit.Holder{Agent: "another"}, budgets.Requests.Large.Stat().Size))
 	for version, body := range large {
 		for kind, content := range map[string]io.Reader{
 			"announced": strings.NewReader(body),
@@ -184,12 +184,14 @@ func TestFullBudgetRefusesLargeBodies(t *testing.T) {
 		// Small requests do not compete with large ones.
 		require.Equal(t, http.StatusOK, s.post(t, call("tasks/get")).StatusCode)
 	}
-	budgets.Requests.Give("another", budgets.Requests.Stat().Size)
+	budgets.Requests.Large.Give(limit.Holder{Agent: "another"}, budgets.Requests.Large.Stat().Size)
 	for version, body := range large {
 		require.Equal(t, http.StatusOK, s.post(t, body, "A2A-Version", version).StatusCode)
 	}
-	budgets.Each(func(name string, b *limit.Budget) {
-		waittest.Eventually(t, name, func() error { return waittest.Unless(b.Stat().Used == 0, "bytes are in use") })
+	waittest.Eventually(t, "the bytes", func() error {
+		used := int64(0)
+		budgets.Each(func(_ string, s limit.BudgetStat) { used += s.Used })
+		return waittest.Unless(used == 0, "%d are in use", used)
 	})
 }
 
@@ -208,14 +210,14 @@ func TestAnnouncedBodyHoldsNothing(t *testing.T) {
 	c := announced(t, s, 15<<20)
 	_, err := io.WriteString(c, strings.Repeat(" ", 1000))
 	require.NoError(t, err)
-	waittest.Eventually(t, "the request", func() error { return waittest.Unless(budgets.Small.Stat().Used > 0, "no bytes in use") })
-	require.Zero(t, budgets.Requests.Stat().Used)
+	waittest.Eventually(t, "the request", func() error { return waittest.Unless(budgets.Requests.Small.Stat().Used > 0, "no bytes in use") })
+	require.Zero(t, budgets.Requests.Large.Stat().Used)
 	_, err = io.WriteString(c, strings.Repeat(" ", limit.SmallBytes))
 	require.NoError(t, err)
-	waittest.Eventually(t, "the rest", func() error { return waittest.Unless(budgets.Requests.Stat().Used > 15<<20, "bytes are in use") })
+	waittest.Eventually(t, "the rest", func() error { return waittest.Unless(budgets.Requests.Large.Stat().Used > 15<<20, "bytes are in use") })
 	require.NoError(t, c.Close())
 	waittest.Eventually(t, "the end", func() error {
-		return waittest.Unless(budgets.Requests.Stat().Used == 0 && budgets.Small.Stat().Used == 0, "bytes are in use")
+		return waittest.Unless(budgets.Requests.Large.Stat().Used == 0 && budgets.Requests.Small.Stat().Used == 0, "bytes are in use")
 	})
 }
 

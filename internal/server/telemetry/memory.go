@@ -11,8 +11,8 @@ func RegisterMemory(reg prometheus.Registerer, limit int64, each func(visit func
 	reg.MustRegister(&memoryCollector{
 		limit: float64(limit), each: each,
 		bytes: prometheus.NewDesc("holdfast_memory_limit_bytes", "Memory that the process may use.", nil, nil),
-		size:  prometheus.NewDesc("holdfast_memory_budget_bytes", "Bytes in flight that are allowed to `small`, `requests`, `answers`, `runs`, `streams`, `lines`, `events`, `headers`, `ended` and `replays`.", []string{"budget"}, nil),
-		used:  prometheus.NewDesc("holdfast_memory_in_flight_bytes", "Bytes in flight. More than the budget: work that is larger than it goes on alone. `lines` that stay full: agents have stopped in the middle of large events.", []string{"budget"}, nil),
+		size:  prometheus.NewDesc("holdfast_memory_budget_bytes", "Bytes in flight that are allowed to `headers`, `requests`, `streams`, `runs` and `kept`.", []string{"budget"}, nil),
+		used:  prometheus.NewDesc("holdfast_memory_in_flight_bytes", "Bytes in flight. More than the budget: work that is larger than it goes on alone. `runs` that stay full: agents have large messages, or have stopped in the middle of large events.", []string{"budget"}, nil),
 		refused: prometheus.NewDesc("holdfast_memory_refused_total",
 			"Requests that were refused because the budget stayed full. If it grows, give the process more memory.", []string{"budget"}, nil),
 	})

@@ -83,7 +83,7 @@ type Options struct {
 	Memory  *limit.Budgets
 	Limits  web.BodyLimits
 	// Claims bounds the requests that wait, in total and for each caller.
-	Claims   *limit.Places
+	Claims   *limit.Places[limit.Holder]
 	Poll     time.Duration // of the queue, in case hints are lost
 	Replica  string        // name of this process
 	Observer Observer
@@ -239,7 +239,7 @@ type exchange struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	ctx     context.Context //nolint:containedctx // of the work of the request, not of its wait
-	key     string          // of the caller, for limits
+	holder  limit.Holder
 	body    []byte
 	caller  task.Caller
 	id      *auth.Authentication // nil: nobody needs a credential
@@ -249,7 +249,7 @@ type exchange struct {
 // during makes a handler of one that acts for a caller. It checks the credential before it reads the body.
 func (a *API) during(do func(*exchange) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		x := &exchange{w: w, r: r, ctx: r.Context(), key: limit.Sender(r.RemoteAddr)}
+		x := &exchange{w: w, r: r, ctx: r.Context(), holder: limit.Holder{Worker: true, Address: limit.Sender(r.RemoteAddr)}}
 		if a.gate.Open() && r.Header.Get("Origin") != "" {
 			return web.Refuse(http.StatusForbidden, web.ReasonForbidden, "Origin", "pages in browsers may not use the worker API of a server without credentials")
 		}
@@ -265,7 +265,7 @@ func (a *API) during(do func(*exchange) error) func(http.ResponseWriter, *http.R
 			}
 			x.caller = caller
 			if !a.gate.Open() {
-				x.key = caller.Tenant + "\x00" + caller.Subject
+				x.holder = limit.Holder{Worker: true, Owner: caller.Owner()}
 			}
 		}
 		limit.Accept(r.Context())
@@ -275,7 +275,7 @@ func (a *API) during(do func(*exchange) error) func(http.ResponseWriter, *http.R
 		if !web.IsJSON(r.Header.Get("Content-Type")) || r.Header.Get("Content-Type") == "" {
 			return web.Refuse(http.StatusUnsupportedMediaType, web.ReasonInvalid, "Content-Type", "must be application/json")
 		}
-		x.account = a.o.Memory.Open("worker " + x.key)
+		x.account = a.o.Memory.Open(x.holder)
 		defer x.account.Close()
 		raw, fault := a.o.Limits.Read(w, r, x.account)
 		if fault != nil {
@@ -371,7 +371,7 @@ func (a *API) claim(x *exchange) error {
 			return web.Refuse(http.StatusNotFound, web.ReasonNotFound, field, "is not an agent with executor.kind worker")
 		}
 	}
-	leave, ok := a.o.Claims.Take(x.key)
+	leave, ok := a.o.Claims.Take(x.holder)
 	if !ok {
 		return a.full()
 	}
@@ -701,7 +701,7 @@ func (a *API) await(x *exchange, entry *worker, r *beatRequest, heard *beat, lea
 	if wait <= 0 {
 		return nil
 	}
-	leave, ok := a.o.Claims.Take(x.key)
+	leave, ok := a.o.Claims.Take(x.holder)
 	if !ok {
 		return nil // the leases are renewed; the worker asks again
 	}

@@ -85,7 +85,7 @@ type options struct {
 	agent  worker.Agent
 	auth   *auth.Authenticator
 	scheme string
-	claims *limit.Places
+	claims *limit.Places[limit.Holder]
 	poll   time.Duration
 
 	gone      time.Duration
@@ -100,7 +100,7 @@ func newWorld(t *testing.T, o options) *world {
 	w.sql = storetest.Connect(t, w.url)
 	o.poll = cmp.Or(o.poll, 200*time.Millisecond)
 	if o.claims == nil {
-		o.claims = limit.NewPlaces(1000, 1000)
+		o.claims = limit.NewPlaces[limit.Holder](1000, 1000)
 	}
 	var open []*store.Store
 	var bus signal.Bus // of both replicas, as the hub connects them
@@ -975,7 +975,7 @@ func TestInvalidRequests(t *testing.T) {
 }
 
 func TestClaimsAreLimited(t *testing.T) {
-	w := newWorld(t, options{claims: limit.NewPlaces(2, 2)})
+	w := newWorld(t, options{claims: limit.NewPlaces[limit.Holder](2, 2)})
 	id := w.create("a", "hello")
 	busy := w.worker(0)
 	run := busy.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]

@@ -50,7 +50,7 @@ type queue struct {
 type broker struct {
 	store  Store
 	poll   time.Duration
-	memory *limit.Budget // of the messages of runs
+	memory *limit.Runs
 	log    *slog.Logger
 	count  func(agent string, waited time.Duration)
 	wake   chan struct{}
@@ -183,7 +183,7 @@ func (b *broker) reserve(agent string) *Slot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := b.agents[agent]
-	if q == nil || q.ready || b.memory.Free() <= 0 || b.memory.Crowded() {
+	if q == nil || q.ready || b.memory.Full() {
 		return nil
 	}
 	for _, w := range q.waiting {
@@ -270,7 +270,8 @@ func (b *broker) round(ctx context.Context) (more bool) {
 // claim claims for seats, and for those whose agent has more to do a second time, with all of their slots. It serves the claims
 // that have got runs.
 func (b *broker) claim(ctx context.Context, seats []seat) (more, ok bool) {
-	full, ok := b.statement(ctx, seats, !b.memory.Crowded())
+	_, crowded := b.memory.Messages()
+	full, ok := b.statement(ctx, seats, !crowded)
 	var second []seat
 	b.mu.Lock()
 	for again := true; again; {
@@ -328,7 +329,8 @@ func (b *broker) statement(ctx context.Context, seats []seat, alone bool) (full 
 	full = map[*queue]int{}
 	asked, byAgent, byWorker := map[*queue]int{}, map[string]*queue{}, map[task.ID]*waiter{}
 	demands := map[*queue]*store.Demand{}
-	now, most := time.Now(), b.memory.Messages()
+	now := time.Now()
+	most, _ := b.memory.Messages()
 	b.mu.Lock()
 	for _, s := range seats {
 		d := demands[s.q]

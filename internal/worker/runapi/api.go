@@ -164,7 +164,7 @@ func (a *API) begin(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	if err != nil {
 		return nil, err
 	}
-	x := &exchange{w: w, r: r, query: r.URL.Query(), Visit: v, account: a.o.Memory.Open("run " + v.Agent().Name)}
+	x := &exchange{w: w, r: r, query: r.URL.Query(), Visit: v, account: a.o.Memory.Open(limit.Holder{Agent: v.Agent().Name})}
 	x.ctx = limit.WithAccount(ctx, x.account)
 	return x, nil
 }
