@@ -112,7 +112,7 @@ type Options struct {
 	Schemes []Scheme
 	Observe Observer
 	// Failures bounds the refused guessable credentials of one address. Nil: no bound.
-	Failures *limit.Quotas[string]
+	Failures *limit.Rates[Guesser]
 	Log      *slog.Logger
 }
 
@@ -304,9 +304,9 @@ func (a *Authenticator) check(ctx context.Context, id *Authentication, r *Reques
 		id.verify(ctx, scheme, r)
 		return
 	}
-	budgets := []string{from}
+	budgets := []Guesser{{Address: from}}
 	if key, ok := keyID(id.credential); ok && scheme.kind() == KindAPIKey {
-		budgets = append(budgets, budgetOf(from, key))
+		budgets = append(budgets, Guesser{from, key})
 	}
 	for _, budget := range budgets {
 		if wait, ok := a.opt.Failures.Ready(budget); !ok && !asked.before {
@@ -322,15 +322,15 @@ func (a *Authenticator) check(ctx context.Context, id *Authentication, r *Reques
 	case asked.before: // not a guess: it was checked without the failure budget, and does not use it
 	case !errors.As(id.err, &bad), bad.reason == Malformed: // a malformed credential is no guess, and was cheap to check
 	case bad.key != "":
-		a.opt.Failures.Allow(budgetOf(from, bad.key))
+		a.opt.Failures.Allow(Guesser{from, bad.key})
 	default:
-		a.opt.Failures.Allow(from)
+		a.opt.Failures.Allow(Guesser{Address: from})
 	}
 }
 
-// budgetOf names the failure budget of one API key at one address. Refusals of a key that exists do not use the budget
+// Guesser is who has a failure budget: an address, and one API key at it. Refusals of a key that exists do not use the budget
 // that all clients behind a proxy share.
-func budgetOf(from, key string) string { return from + " " + key }
+type Guesser struct{ Address, Key string }
 
 // guessable reports whether an attacker could guess credentials of a scheme, or make the server pay more for a check
 // than the client does. Signatures cannot be guessed. Signed tokens change every hour, so an earlier good one would not

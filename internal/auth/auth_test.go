@@ -505,7 +505,7 @@ func TestRefusalsPerAddressAreBounded(t *testing.T) {
 		keys := NewAPIKeys("keys", "X-Api-Key", d)
 		outcomes := map[string]int{}
 		a := New(Options{
-			Schemes: []Scheme{keys}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 5}),
+			Schemes: []Scheme{keys}, Failures: limit.NewRates[Guesser](1, 5),
 			Observe: func(_, outcome string) { outcomes[outcome]++ },
 		})
 		show := func(address string, pairs ...string) error {
@@ -554,7 +554,7 @@ func TestRefusalsDoNotBlockNewTokens(t *testing.T) {
 		alice, bob := User{Name: "alice", Hash: hashed(t, "x")}, User{Name: "bob", Hash: hashed(t, "y")}
 		users := passwords(t, alice, bob)
 		i := newIssuer(t)
-		a := New(Options{Schemes: []Scheme{users, i.accepting()}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 3})})
+		a := New(Options{Schemes: []Scheme{users, i.accepting()}, Failures: limit.NewRates[Guesser](1, 3)})
 		show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
 		late := i.usual()
 		late["exp"] = time.Now().Add(-time.Hour).Unix()
@@ -590,7 +590,7 @@ func TestPasswordInUseStaysKnownGood(t *testing.T) {
 		alice := User{Name: "alice", Hash: hashed(t, "x")}
 		users := passwords(t, alice)
 		compared := counted(users)
-		a := New(Options{Schemes: []Scheme{users}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 1})})
+		a := New(Options{Schemes: []Scheme{users}, Failures: limit.NewRates[Guesser](1, 1)})
 		show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
 		for range (goodFor + time.Hour) / (passwordFor / 2) {
 			require.NoError(t, show(basic("alice", "x")))
@@ -847,7 +847,7 @@ func TestRefusalsOfOneKeyDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newKeyring()
-		a := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d)}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 3})})
+		a := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d)}, Failures: limit.NewRates[Guesser](1, 3)})
 		show := func(key, address string) error {
 			return a.Authenticate(t.Context(), from(shows("X-Api-Key", key), address)).err
 		}

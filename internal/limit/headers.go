@@ -169,7 +169,7 @@ func (h *Headers) Take(from string, size int, shared bool) (leave func(), ok boo
 		return nil, false
 	}
 	left := func() {}
-	if shared && h.Streams != nil {
+	if shared {
 		if left, ok = h.Streams.Take(holder.Address); !ok {
 			h.Budget.Give(holder, bytes)
 			return nil, false

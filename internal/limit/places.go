@@ -1,8 +1,12 @@
 package limit
 
-import "sync"
+import (
+	"cmp"
+	"math"
+	"sync"
+)
 
-// Places bounds what is open at a time, in total and for each key.
+// Places bounds what is open at a time, in total and for each key. A nil Places bounds nothing.
 type Places[K comparable] struct {
 	all, each int
 	mu        sync.Mutex
@@ -10,13 +14,16 @@ type Places[K comparable] struct {
 	by        map[K]int
 }
 
-// NewPlaces makes all places, of which each key gets at most each.
+// NewPlaces makes all places, of which each key gets at most each. 0 means any number.
 func NewPlaces[K comparable](all, each int) *Places[K] {
-	return &Places[K]{all: all, each: each, by: map[K]int{}}
+	return &Places[K]{all: cmp.Or(all, math.MaxInt), each: cmp.Or(each, math.MaxInt), by: map[K]int{}}
 }
 
 // Take takes a place without blocking. If ok, call leave once to give it back.
 func (p *Places[K]) Take(key K) (leave func(), ok bool) {
+	if p == nil {
+		return func() {}, true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken == p.all || p.by[key] == p.each {
@@ -40,3 +47,6 @@ func (p *Places[K]) Taken() int {
 	defer p.mu.Unlock()
 	return p.taken
 }
+
+// Full reports whether no key gets a place.
+func (p *Places[K]) Full() bool { return p != nil && p.Taken() == p.all }

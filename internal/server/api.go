@@ -107,8 +107,9 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 	}
 	cfg, m := e.cfg, e.metrics
 	return dispatch.New(dispatch.Options{
-		Engine: dispatch.Views(eng.As), MaxStreams: cfg.Limits.MaxStreams,
-		Quotas:          perPrincipal(&cfg.Limits.PerPrincipal),
+		Engine:          dispatch.Views(eng.As),
+		Streams:         limit.NewPlaces[task.Owner](cfg.Limits.MaxStreams, cfg.Limits.PerPrincipal.Streams),
+		Rates:           limit.NewRates[task.Owner](cfg.Limits.PerPrincipal.Rate, burst*cfg.Limits.PerPrincipal.Rate),
 		Memory:          e.memory,
 		LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
 		ReopenTerminal:  cfg.Protocol.V01ReopenTerminal,
@@ -128,7 +129,3 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 
 // burst is how many seconds' worth of requests a caller may make at once after a pause.
 const burst = 10
-
-func perPrincipal(o *config.PerPrincipal) *limit.Quotas[task.Owner] {
-	return limit.New[task.Owner](limit.Options{Rate: o.Rate, Burst: burst * o.Rate, Streams: o.Streams})
-}

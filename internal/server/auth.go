@@ -102,7 +102,7 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 		return
 	}
 	failures := c.cfg.Limits.FailedAuthentications
-	o := auth.Options{Observe: m.Authenticated, Failures: limit.New[string](limit.Options{Rate: failures, Burst: 10 * failures}), Log: c.log}
+	o := auth.Options{Observe: m.Authenticated, Failures: limit.NewRates[auth.Guesser](failures, burst*failures), Log: c.log}
 	for i := range c.cfg.Auth.Schemes {
 		switch s := &c.cfg.Auth.Schemes[i]; s.Kind {
 		case config.AuthAPIKey:

@@ -73,11 +73,12 @@ var writes = map[string]bool{
 
 // Options configures a Runner. The zero value of a number means its default.
 type Options struct {
-	Engine     func(c task.Caller, agent string) Engine
-	KeepAlive  time.Duration // between keep-alives on a quiet stream; default 15 s
-	MaxStreams int           // open at a time, in all bindings; default no limit
-	// Quotas bounds the requests and streams of each caller. Nil: no bound.
-	Quotas *limit.Quotas[task.Owner]
+	Engine    func(c task.Caller, agent string) Engine
+	KeepAlive time.Duration // between keep-alives on a quiet stream; default 15 s
+	// Streams bounds the open streams, of each caller and of all, in all bindings; Rates bounds the requests of each caller.
+	// Nil: no bound.
+	Streams *limit.Places[task.Owner]
+	Rates   *limit.Rates[task.Owner]
 	// Memory bounds the bytes that requests hold. Nil: no bound.
 	Memory *limit.Budgets
 	// LegacyTaskIDs lets a message with an unknown task id create that task, in versions that once
@@ -135,9 +136,8 @@ type Extension struct {
 
 // Runner runs operations, for all bindings of a server.
 type Runner struct {
-	opt     Options
-	agents  map[string]*agent
-	streams chan struct{}
+	opt    Options
+	agents map[string]*agent
 }
 
 // New makes a runner.
@@ -148,9 +148,6 @@ func New(o Options) *Runner {
 		a := &agent{Agent: &o.Agents[i]}
 		a.extensions.Store(&a.Extensions)
 		r.agents[a.Name] = a
-	}
-	if o.MaxStreams > 0 {
-		r.streams = make(chan struct{}, o.MaxStreams)
 	}
 	return r
 }

@@ -23,14 +23,11 @@ const (
 // first.
 const streamPause = 5 * time.Second
 
-// Arrive opens the account of a request, before its body is read. The caller must call Leave.
+// Arrive opens the account of a request, before its body is read. The caller must close it.
 func (o *Runner) Arrive(ctx context.Context, r *Request) context.Context {
 	r.Account = o.opt.Memory.Open(r.holder())
 	return limit.WithAccount(ctx, r.Account)
 }
-
-// Leave closes the account of a request. That of a stream is the stream's.
-func (r *Request) Leave() { r.Account.Close() }
 
 // holder names the caller of a request whose body may name another agent: by the agent of the
 // endpoint, or by the address.
@@ -67,7 +64,7 @@ func (o *Runner) count(r *Request) error {
 		return nil
 	}
 	r.counted = true
-	if wait, ok := o.opt.Quotas.Allow(r.Caller.Owner()); !ok {
+	if wait, ok := o.opt.Rates.Allow(r.Caller.Owner()); !ok {
 		return o.refuse(r, LimitRate, "you have reached your limit of requests per second", wait)
 	}
 	return nil
@@ -75,20 +72,14 @@ func (o *Runner) count(r *Request) error {
 
 // takeStream reserves a place for a stream. release returns the place.
 func (o *Runner) takeStream(r *Request) (release func(), err error) {
-	closed, ok := o.opt.Quotas.Open(r.Caller.Owner())
-	if !ok {
-		return nil, o.refuse(r, LimitStreams, "you have reached your limit of open streams; close one", streamPause)
-	}
-	if o.streams == nil {
-		return closed, nil
-	}
-	select {
-	case o.streams <- struct{}{}:
-		return func() { <-o.streams; closed() }, nil
-	default:
-		closed()
+	release, ok := o.opt.Streams.Take(r.Caller.Owner())
+	switch {
+	case ok:
+		return release, nil
+	case o.opt.Streams.Full():
 		return nil, o.refuse(r, LimitServerStreams, "the server has reached its limit of open streams", streamPause)
 	}
+	return nil, o.refuse(r, LimitStreams, "you have reached your limit of open streams; close one", streamPause)
 }
 
 // MaxParts bounds the parts of a message: each costs memory beyond its size. Codecs read up to rawjson.MaxParts.

@@ -229,7 +229,7 @@ func TestBareMessageHasID(t *testing.T) {
 
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{}, func(o *dispatch.Options) { o.MaxStreams = 1 })
+	s := serveStreams(t, grpcapi.Options{}, func(o *dispatch.Options) { o.Streams = limit.NewPlaces[task.Owner](1, 0) })
 	id := s.Task("0.3", status(task.StateWorking))
 	first := s.subscribe10(t, id)
 	expect(t, first, "task working")

@@ -46,7 +46,7 @@ type options struct {
 	piped           bool              // for a bubble: a listener without a network
 	MaxBody         int64
 	Memory          *limit.Budgets
-	Quotas          *limit.Quotas[task.Owner]
+	Rates           *limit.Rates[task.Owner]
 	MaxDepth        int
 	BodyTimeout     time.Duration
 	KeepAlive       time.Duration
@@ -67,8 +67,8 @@ func (o options) binding() *jsonrpc.Binding {
 	}
 	return jsonrpc.New(jsonrpc.Options{
 		Operations: dispatch.New(dispatch.Options{
-			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs, EventNames: o.EventNames,
-			Memory: o.Memory, Quotas: o.Quotas, ReturnByDefault: o.ReturnByDefault, Ambiguous: o.Ambiguous, Agents: o.Agents, Observer: o.Observer,
+			Engine: o.Engine, KeepAlive: o.KeepAlive, Streams: limit.NewPlaces[task.Owner](o.MaxStreams, 0), LegacyTaskIDs: o.LegacyTaskIDs, EventNames: o.EventNames,
+			Memory: o.Memory, Rates: o.Rates, ReturnByDefault: o.ReturnByDefault, Ambiguous: o.Ambiguous, Agents: o.Agents, Observer: o.Observer,
 		}),
 		Limits: web.BodyLimits{Size: o.MaxBody, Depth: o.MaxDepth, Timeout: o.BodyTimeout}, StrictVersion: o.StrictVersion, Log: o.Log,
 	})

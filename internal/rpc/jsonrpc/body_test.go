@@ -225,8 +225,8 @@ func TestAnnouncedBodyHoldsNothing(t *testing.T) {
 func TestRateIsChargedBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		quotas := limit.New[task.Owner](limit.Options{Rate: 1, Burst: 1, Streams: 1})
-		s := serve(t, options{fake: wants("0.3"), BodyTimeout: time.Hour, Quotas: quotas, piped: true})
+		rates := limit.NewRates[task.Owner](1, 1)
+		s := serve(t, options{fake: wants("0.3"), BodyTimeout: time.Hour, Rates: rates, piped: true})
 		announced(t, s, 1<<20)
 		synctest.Wait()
 		require.Equal(t, http.StatusTooManyRequests, readAnswer(t, announced(t, s, 1<<20)).StatusCode)
