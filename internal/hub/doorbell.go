@@ -39,7 +39,7 @@ func (d *Doorbell) PushesDue() { d.notify.pushesDue() }
 func (d *Doorbell) CallsDue() {}
 
 // Gone implements store.Listener.
-func (d *Doorbell) Gone(ids []task.ID) { d.notify.gone(ids) }
+func (d *Doorbell) Gone(ids []task.ID) { d.notify.removed(ids) }
 
 // KeyRevoked implements store.Listener.
 func (d *Doorbell) KeyRevoked(id string) { d.notify.send("k:" + id) }

@@ -48,24 +48,17 @@ type notifier struct {
 	peers atomic.Int64
 	tests atomic.Int64 // self-tests that were sent
 
-	mu       sync.Mutex
-	seqs     map[task.ID]task.Seq
-	agents   map[string]struct{}
-	cancels  map[task.ID]struct{}
-	notified map[task.ID]struct{}
-	extra    []string
-	removed  []task.ID
-	pushes   bool
-	lossy    bool
-	wake     chan struct{}
+	mu    sync.Mutex
+	seqs  map[task.ID]task.Seq
+	hints map[string]struct{} // the other entries
+	wake  chan struct{}
 }
 
 func newNotifier(o Options) *notifier {
 	var b [6]byte
 	_, _ = rand.Read(b[:])
 	n := &notifier{
-		opt: o, name: hex.EncodeToString(b[:]), wake: make(chan struct{}, 1),
-		seqs: map[task.ID]task.Seq{}, agents: map[string]struct{}{}, cancels: map[task.ID]struct{}{}, notified: map[task.ID]struct{}{},
+		opt: o, name: hex.EncodeToString(b[:]), wake: make(chan struct{}, 1), seqs: map[task.ID]task.Seq{}, hints: map[string]struct{}{},
 	}
 	// Until the first count, assume that there are other processes.
 	n.peers.Store(1)
@@ -105,54 +98,28 @@ func (n *notifier) advanced(id task.ID, seq task.Seq) {
 	n.events([]*task.Event{{Task: id, Seq: max(seq, 2)}})
 }
 
-func (n *notifier) ready(agent string) {
-	if n.alone() {
-		return
+func (n *notifier) ready(agent string)  { n.hint("q:" + agent) }
+func (n *notifier) cancel(id task.ID)   { n.hint("c:" + hex.EncodeToString(id[:])) }
+func (n *notifier) notified(id task.ID) { n.hint("n:" + hex.EncodeToString(id[:])) }
+func (n *notifier) pushesDue()          { n.hint("p:") }
+
+func (n *notifier) removed(ids []task.ID) {
+	for _, id := range ids {
+		n.hint("x:" + hex.EncodeToString(id[:]))
 	}
-	n.mu.Lock()
-	n.agents[agent] = struct{}{}
-	n.mu.Unlock()
-	n.ring()
 }
 
-func (n *notifier) cancel(id task.ID) { n.mention(n.cancels, id) }
-
-func (n *notifier) news(id task.ID) { n.mention(n.notified, id) }
-
-// mention adds a task to a set of hints.
-func (n *notifier) mention(to map[task.ID]struct{}, id task.ID) {
-	if n.alone() {
-		return
+// hint queues an entry, unless there is no other process.
+func (n *notifier) hint(entry string) {
+	if !n.alone() {
+		n.send(entry)
 	}
-	n.mu.Lock()
-	to[id] = struct{}{}
-	n.mu.Unlock()
-	n.ring()
 }
 
-func (n *notifier) gone(ids []task.ID) {
-	if n.alone() {
-		return
-	}
-	n.mu.Lock()
-	n.removed = append(n.removed, ids...)
-	n.mu.Unlock()
-	n.ring()
-}
-
-func (n *notifier) pushesDue() {
-	if n.alone() {
-		return
-	}
-	n.mu.Lock()
-	n.pushes = true
-	n.mu.Unlock()
-	n.ring()
-}
-
+// send queues an entry.
 func (n *notifier) send(entry string) {
 	n.mu.Lock()
-	n.extra = append(n.extra, entry)
+	n.hints[entry] = struct{}{}
 	n.mu.Unlock()
 	n.ring()
 }
@@ -163,12 +130,8 @@ func (n *notifier) take() []string {
 	defer n.mu.Unlock()
 	var out []string
 	var b strings.Builder
-	add := func(parts ...string) {
-		size := 1
-		for _, p := range parts {
-			size += len(p)
-		}
-		if b.Len() > 0 && b.Len()+size > maxPayload {
+	add := func(entry string) {
+		if b.Len() > 0 && b.Len()+1+len(entry) > maxPayload {
 			out = append(out, b.String())
 			b.Reset()
 		}
@@ -176,42 +139,19 @@ func (n *notifier) take() []string {
 			b.WriteString(n.name)
 		}
 		b.WriteByte(',')
-		for _, p := range parts {
-			b.WriteString(p)
-		}
+		b.WriteString(entry)
 	}
-	if n.lossy {
-		add("r:")
-	}
-	for _, e := range n.extra {
-		add(e)
-	}
-	if n.pushes {
-		add("p:")
-	}
-	for agent := range n.agents {
-		add("q:", agent)
-	}
-	for id := range n.cancels {
-		add("c:", hex.EncodeToString(id[:]))
-	}
-	for id := range n.notified {
-		add("n:", hex.EncodeToString(id[:]))
-	}
-	for _, id := range n.removed {
-		add("x:", hex.EncodeToString(id[:]))
+	for entry := range n.hints {
+		add(entry)
 	}
 	for id, seq := range n.seqs {
-		add(hex.EncodeToString(id[:]), ":", strconv.FormatInt(int64(seq), 10))
+		add(hex.EncodeToString(id[:]) + ":" + strconv.FormatInt(int64(seq), 10))
 	}
 	if b.Len() > 0 {
 		out = append(out, b.String())
 	}
 	clear(n.seqs)
-	clear(n.agents)
-	clear(n.cancels)
-	clear(n.notified)
-	n.extra, n.removed, n.pushes, n.lossy = nil, nil, false, false
+	clear(n.hints)
 	return out
 }
 
@@ -255,15 +195,12 @@ func (n *notifier) serve(ctx context.Context, conn sender) error {
 				return nil
 			}
 			n.opt.Log.Warn("hints were lost; other replicas find the events by polling", "error", err)
-			n.mu.Lock()
-			n.lossy = true
-			n.mu.Unlock()
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
 				return nil
 			}
-			n.ring()
+			n.send("r:")
 			continue
 		}
 		if slices.ContainsFunc(payloads, func(p string) bool { return strings.Contains(p, ",t:") }) {

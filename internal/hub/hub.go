@@ -129,7 +129,7 @@ func (h *Hub) relay(b *signal.Bus) {
 	})
 	b.Queues.Relay(h.notify.ready)
 	b.Cancels.Relay(h.notify.cancel)
-	b.Notified.Relay(h.notify.news)
+	b.Notified.Relay(h.notify.notified)
 	b.Webhooks.Relay(func(struct{}) {
 		// A process with a webhook sender delivers its own commits, so the others need no hint.
 		if !b.Webhooks.Subscribed() {
@@ -140,7 +140,7 @@ func (h *Hub) relay(b *signal.Bus) {
 		for _, id := range ids {
 			h.doubt(id)
 		}
-		h.notify.gone(ids)
+		h.notify.removed(ids)
 	})
 	b.Keys.Relay(func(id string) { h.notify.send("k:" + id) })
 }
