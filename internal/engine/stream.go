@@ -11,9 +11,6 @@ import (
 // Entry is an event on a stream, with its encodings.
 type Entry = hub.Entry
 
-// Encodings is the number of encodings that an Entry keeps.
-const Encodings = hub.Encodings
-
 // ErrClosed ends a stream when the replica stops, is cut off from the database, or has shown events
 // that the database has lost. The client resumes.
 var ErrClosed = hub.ErrClosed

@@ -18,32 +18,33 @@ import (
 type Entry struct {
 	*task.Event
 	size    int
-	encoded [Encodings]atomic.Pointer[[]byte]
 	encodes sync.Mutex // held by the stream that encodes; the others wait for its result
+	encoded []encoding // few
 
 	// Of large events; the lock of the topic guards both.
 	senders int   // subscriptions whose Next returned the event last
 	held    int64 // bytes of the budget, for all of them
 }
 
-// Encodings is the number of cached encodings of an event.
-const Encodings = 14
+type encoding struct {
+	form  int
+	bytes []byte
+}
 
 func newEntry(e *task.Event) *Entry { return &Entry{Event: e, size: int(e.Memory())} }
 
-// Encoded returns the encoding in a slot. The first call encodes the event.
-func (e *Entry) Encoded(slot int, encode func(*task.Event) ([]byte, error)) ([]byte, error) {
-	if b := e.encoded[slot].Load(); b != nil {
-		return *b, nil
-	}
+// Encoded returns the encoding of a form. The first call for it encodes the event.
+func (e *Entry) Encoded(form int, encode func(*task.Event) ([]byte, error)) ([]byte, error) {
 	e.encodes.Lock()
 	defer e.encodes.Unlock()
-	if b := e.encoded[slot].Load(); b != nil {
-		return *b, nil
+	for _, known := range e.encoded {
+		if known.form == form {
+			return known.bytes, nil
+		}
 	}
 	b, err := encode(e.Event)
 	if err == nil {
-		e.encoded[slot].Store(&b)
+		e.encoded = append(e.encoded, encoding{form, b})
 	}
 	return b, err
 }

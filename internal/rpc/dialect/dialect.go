@@ -22,7 +22,6 @@ const (
 	V03Binary // the same as binary messages, for gRPC
 	V03Union  // 0.3 plus members that a client of 0.1 looks for
 	V10Binary
-	IDs = iota // the number of them
 )
 
 // View is how much of a task a reply shows, as the request asked.

@@ -301,15 +301,12 @@ func answers(e *task.Event) bool {
 // event encodes an event. All streams of a version share the encoding, and those that ask for ids in
 // their documents share another one.
 func (s *following) event(ev *engine.Entry) ([]byte, error) {
-	slot := int(s.codec.ID())
+	form := 2 * int(s.codec.ID())
 	if s.marks {
-		slot += dialect.IDs
+		form++
 	}
-	return ev.Encoded(slot, func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, s.marked(e)) })
+	return ev.Encoded(form, func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, s.marked(e)) })
 }
-
-// An event has a place for each of these encodings.
-var _ [engine.Encodings - 2*dialect.IDs]struct{}
 
 func (s *following) flush() error {
 	if err := s.out.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
