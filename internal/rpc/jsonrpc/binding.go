@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/overhttp"
@@ -45,12 +46,12 @@ type exchange struct {
 	pin    string
 	id     string // literal JSON
 	taskID string // as the request names it
-	head   []byte // the bytes before each document of its stream
+	head   []byte // the bytes before each document of its answer
 }
 
 // Serve answers one request.
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
-	x := &exchange{Exchange: overhttp.Begin(w, r, at.Endpoint, "jsonrpc"), b: b, pin: at.Pin, id: nullID}
+	x := &exchange{Exchange: overhttp.Begin(b.Binding, w, r, at.Endpoint, "jsonrpc"), b: b, pin: at.Pin, id: nullID}
 	defer x.Contain(x)
 	b.Limits.Begin(w)
 	if at.TurnedAway != nil {
@@ -80,7 +81,8 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 		return
 	}
 	if x.decode(env) {
-		x.serve()
+		x.head = []byte(envelopeHead + x.id + `,"result":`)
+		x.Serve(x)
 	}
 }
 
@@ -97,7 +99,7 @@ const (
 // version, and does not read large requests. It reports no other fault of the request. If too many
 // such requests are being read, it answers without the id.
 func (x *exchange) turnAway(err error) {
-	version := x.requestedVersion()
+	version := x.RequestedVersion()
 	x.Codec = registry.Fallback()
 	if said := registry.ByVersion(cmp.Or(x.pin, version)); said != nil {
 		x.Codec = said
@@ -129,15 +131,6 @@ func (x *exchange) readTurnedAway() ([]byte, bool) {
 	return content, unread == nil
 }
 
-// requestedVersion returns A2A-Version, from the header or else from the query.
-func (x *exchange) requestedVersion() string {
-	version := dispatch.First(x.R.Header[dispatch.VersionHeader])
-	if version == "" && x.R.URL.RawQuery != "" {
-		version = x.R.URL.Query().Get("A2A-Version")
-	}
-	return version
-}
-
 // read reads the body, within its bounds of size and time.
 func (x *exchange) read() ([]byte, bool) {
 	content, bad := x.b.Limits.Read(x.W, x.R, x.Account)
@@ -145,7 +138,7 @@ func (x *exchange) read() ([]byte, bool) {
 		return content, true
 	}
 	if bad.Err != nil {
-		x.Codec = cmp.Or(registry.ByVersion(cmp.Or(x.pin, x.requestedVersion())), registry.Fallback())
+		x.Codec = cmp.Or(registry.ByVersion(cmp.Or(x.pin, x.RequestedVersion())), registry.Fallback())
 		x.b.Operations.Limited(&x.Request, dispatch.LimitMemory)
 		x.Fail(bad.Err)
 		return nil, false
@@ -164,7 +157,7 @@ func (x *exchange) read() ([]byte, bool) {
 
 // decode finds the version, and reads the params in the shape of that version.
 func (x *exchange) decode(env *envelope) bool {
-	choice, err := registry.Pick(env.method, x.requestedVersion(), x.pin, x.b.StrictVersion)
+	choice, err := registry.Pick(env.method, x.RequestedVersion(), x.pin, x.b.StrictVersion)
 	if errors.Is(err, registry.ErrMethod) {
 		x.unread(codeMethodNotFound, "Method not found: "+quoteMethod(env.method))
 		return false
@@ -190,7 +183,7 @@ func (x *exchange) decode(env *envelope) bool {
 // unread refuses a request that no codec can read.
 func (x *exchange) unread(code int, message string) {
 	if err := x.Unread(x.tenant(), nil); err != nil {
-		x.Codec = cmp.Or(registry.ByVersion(cmp.Or(x.pin, x.requestedVersion())), registry.Fallback())
+		x.Codec = cmp.Or(registry.ByVersion(cmp.Or(x.pin, x.RequestedVersion())), registry.Fallback())
 		x.Fail(err)
 		return
 	}
@@ -220,23 +213,10 @@ func quoteMethod(m string) string {
 	return string(b)
 }
 
-// serve runs the operation and shows its answer.
-func (x *exchange) serve() {
-	if x.Op.Streams() {
-		x.head = []byte(envelopeHead + x.id + `,"result":`)
-		x.Stream(x.b.Binding, x)
-		return
-	}
-	result, err := x.b.Operations.Call(x.Ctx, &x.Request)
-	if err != nil {
-		x.Fail(err)
-		return
-	}
-	x.observe(dispatch.Succeeded)
-	x.reply(http.StatusOK, `,"result":`, result)
+// Answer answers with a document as the result.
+func (x *exchange) Answer(document []byte) {
+	x.Reply(http.StatusOK, dialect.TypeJSON, x.head, document, tail)
 }
-
-func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Ctx, x.Op, &x.Request, outcome) }
 
 // Event adds a complete response to the stream, with the document as its result.
 func (x *exchange) Event(id, document []byte) { x.Out.Event(id, x.head, document, tail) }

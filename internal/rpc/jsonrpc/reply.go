@@ -3,10 +3,10 @@ package jsonrpc
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -18,31 +18,17 @@ const envelopeHead = `{"jsonrpc":"2.0","id":`
 
 var tail = []byte("}")
 
-// reply writes a plain JSON answer.
-func (x *exchange) reply(status int, member string, value []byte) {
-	x.Replied = true
-	// A client that reads nothing must not hold the goroutine and the answer forever.
-	_ = http.NewResponseController(x.W).SetWriteDeadline(time.Now().Add(x.b.Limits.Timeout))
-	head := make([]byte, 0, 128)
-	head = append(head, envelopeHead...)
-	head = append(head, x.id...)
-	head = append(head, member...)
-	h := x.W.Header()
-	x.Echo(h.Set)
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(head)+len(value)+1))
-	x.W.WriteHeader(status)
-	_, _ = x.W.Write(head)
-	_, _ = x.W.Write(value) //nolint:gosec // JSON, as its type says
-	_, _ = x.W.Write(tail)
+// fails writes a plain answer with an error object.
+func (x *exchange) fails(status int, object []byte) {
+	x.Reply(status, dialect.TypeJSON, []byte(envelopeHead+x.id+`,"error":`), object, tail)
 }
 
 // refuse answers with an error of the binding itself.
 func (x *exchange) refuse(code int, message string) { x.status(http.StatusOK, code, message) }
 
 func (x *exchange) status(status, code int, message string) {
-	x.observe(dispatch.Refused)
-	x.reply(status, `,"error":`, errorObject(code, task.Shown(message), nil))
+	x.Observe(dispatch.Refused)
+	x.fails(status, errorObject(code, task.Shown(message), nil))
 }
 
 // errorObject renders a JSON-RPC error.
@@ -60,12 +46,8 @@ func errorObject(code int, message string, data []byte) []byte {
 
 // Fail answers with an error of an operation, in the shape of the request's version.
 func (x *exchange) Fail(err error) {
-	e, ours := dispatch.Known(err)
-	if ours {
-		// An error after the client has left is no fault.
-		if x.Ctx.Err() == nil {
-			x.Broken(err)
-		}
+	e := x.Known(x, err)
+	if e == nil {
 		return
 	}
 	if x.Out == nil {
@@ -95,13 +77,13 @@ func (x *exchange) Broken(err error, attrs ...any) {
 func (x *exchange) tell(kind task.Kind, object []byte) {
 	row := fault.Base.Row(kind)
 	if x.Out == nil {
-		x.observe(row.Reason)
+		x.Observe(row.Reason)
 		switch {
 		case ofHTTP[kind]:
-			x.reply(row.HTTP, `,"error":`, object)
+			x.fails(row.HTTP, object)
 			return
 		case !x.Op.Streams():
-			x.reply(http.StatusOK, `,"error":`, object)
+			x.fails(http.StatusOK, object)
 			return
 		}
 		x.Out = web.StartEvents(x.W, x.b.WriteTimeout)

@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
@@ -53,6 +55,7 @@ func (b *Binding) Wait(ctx context.Context) error { return b.streams.Wait(ctx) }
 // Exchange is the state of one request, and of its stream.
 type Exchange struct {
 	dispatch.Request
+	Base    *Binding
 	W       http.ResponseWriter // nil once a stream has begun
 	R       *http.Request       // nil once a stream has begun
 	Ctx     context.Context     //nolint:containedctx // of the request, and then of the stream
@@ -62,13 +65,15 @@ type Exchange struct {
 }
 
 // Begin returns an exchange whose request is still unread.
-func Begin(w http.ResponseWriter, r *http.Request, at dispatch.Endpoint, binding string) Exchange {
-	return Exchange{W: w, R: r, Ctx: r.Context(), Request: dispatch.Request{Endpoint: at, Binding: binding, Began: time.Now()}}
+func Begin(b *Binding, w http.ResponseWriter, r *http.Request, at dispatch.Endpoint, binding string) Exchange {
+	return Exchange{Base: b, W: w, R: r, Ctx: r.Context(), Request: dispatch.Request{Endpoint: at, Binding: binding, Began: time.Now()}}
 }
 
 // Answerer shows the outcome of an exchange, in the form of its binding.
 type Answerer interface {
 	dispatch.Sink
+	// Answer answers with the document of an operation.
+	Answer(document []byte)
 	// Fail answers with an error of an operation.
 	Fail(err error)
 	// Broken answers with an internal fault. attrs are further fields for its log line.
@@ -92,8 +97,71 @@ func (x *Exchange) Contain(a Answerer) {
 	}
 }
 
-// Stream opens a stream and hands it to the group of streams, which runs it.
-func (x *Exchange) Stream(b *Binding, a Answerer) {
+// RequestedVersion returns A2A-Version, from the header or else from the query.
+func (x *Exchange) RequestedVersion() string {
+	version := dispatch.First(x.R.Header[dispatch.VersionHeader])
+	if version == "" && x.R.URL.RawQuery != "" {
+		version = x.R.URL.Query().Get("A2A-Version")
+	}
+	return version
+}
+
+// Observe measures an answered request.
+func (x *Exchange) Observe(outcome string) {
+	x.Base.Operations.Observe(x.Ctx, x.Op, &x.Request, outcome)
+}
+
+// Known returns an error of an operation that is for the client; nil for an internal fault, which it answers.
+func (x *Exchange) Known(a Answerer, err error) *task.Error {
+	e, ours := dispatch.Known(err)
+	if !ours {
+		return e
+	}
+	if x.Ctx.Err() == nil { // an error after the client has left is no fault
+		a.Broken(err)
+	}
+	return nil
+}
+
+// Reply writes a plain answer of JSON, whose parts follow each other.
+func (x *Exchange) Reply(status int, mediaType string, parts ...[]byte) {
+	x.Replied = true
+	// A client that reads nothing must not hold the goroutine and the answer forever.
+	_ = http.NewResponseController(x.W).SetWriteDeadline(time.Now().Add(x.Base.Limits.Timeout))
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
+	h := x.W.Header()
+	x.Echo(h.Set)
+	h.Set("Content-Type", mediaType)
+	h.Set("Content-Length", strconv.Itoa(size))
+	// A task changes, and belongs to its caller.
+	h.Set("Cache-Control", "no-store")
+	x.W.WriteHeader(status)
+	for _, part := range parts {
+		_, _ = x.W.Write(part)
+	}
+}
+
+// Serve runs the operation and shows its answer.
+func (x *Exchange) Serve(a Answerer) {
+	if x.Op.Streams() {
+		x.stream(a)
+		return
+	}
+	document, err := x.Base.Operations.Call(x.Ctx, &x.Request)
+	if err != nil {
+		a.Fail(err)
+		return
+	}
+	x.Observe(dispatch.Succeeded)
+	a.Answer(document)
+}
+
+// stream opens a stream and hands it to the group of streams, which runs it.
+func (x *Exchange) stream(a Answerer) {
+	b := x.Base
 	st, err := b.Operations.Open(x.Ctx, &x.Request)
 	if err != nil {
 		a.Fail(err)

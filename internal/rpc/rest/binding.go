@@ -4,7 +4,6 @@
 package rest
 
 import (
-	"cmp"
 	"net/http"
 	"strings"
 
@@ -27,12 +26,11 @@ func New(o Options) *Binding { return &Binding{overhttp.New(o)} }
 type exchange struct {
 	overhttp.Exchange
 	*Target
-	b *Binding
 }
 
 // Serve answers one request whose path leads to t.
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at dispatch.Endpoint, t *Target) {
-	x := &exchange{Exchange: overhttp.Begin(w, r, at, "rest"), Target: t, b: b}
+	x := &exchange{Exchange: overhttp.Begin(b.Binding, w, r, at, "rest"), Target: t}
 	x.Codec = t.version
 	defer x.Contain(x)
 	if !x.route() {
@@ -45,7 +43,7 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at dispatch.Endp
 	if !x.negotiate() {
 		return
 	}
-	if err := registry.Admit(x.version, x.requestedVersion(), "path", b.StrictVersion); err != nil {
+	if err := registry.Admit(x.version, x.RequestedVersion(), "path", b.StrictVersion); err != nil {
 		x.Fail(err)
 		return
 	}
@@ -53,7 +51,7 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at dispatch.Endp
 	account := x.Account
 	defer account.Close()
 	if x.decode() {
-		x.serve()
+		x.Serve(x)
 	}
 }
 
@@ -78,11 +76,6 @@ func (x *exchange) route() bool {
 	return false
 }
 
-// requestedVersion returns A2A-Version, from the header or else from the query.
-func (x *exchange) requestedVersion() string {
-	return cmp.Or(x.R.Header.Get("A2a-Version"), x.R.URL.Query().Get("A2A-Version"))
-}
-
 // decode reads the request in the shape of its version.
 func (x *exchange) decode() bool {
 	params, ok := x.params()
@@ -102,26 +95,12 @@ func (x *exchange) decode() bool {
 	return true
 }
 
-// serve runs the operation and shows its answer.
-func (x *exchange) serve() {
-	if x.Op.Streams() {
-		x.Stream(x.b.Binding, x)
-		return
-	}
-	result, err := x.b.Operations.Call(x.Ctx, &x.Request)
-	if err != nil {
-		x.Fail(err)
-		return
-	}
-	x.observe(dispatch.Succeeded)
-	x.reply(http.StatusOK, x.mediaType(), result)
-}
-
-func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Ctx, x.Op, &x.Request, outcome) }
+// Answer answers with a bare document.
+func (x *exchange) Answer(document []byte) { x.Reply(http.StatusOK, x.mediaType(), document) }
 
 // faults returns the error table of the request's version.
 func (x *exchange) faults() *fault.Table {
-	return x.version.Faults(x.b.FormerStatuses)
+	return x.version.Faults(x.Base.FormerStatuses)
 }
 
 // Event adds a bare document to the stream.

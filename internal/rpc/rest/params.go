@@ -24,8 +24,8 @@ func (x *exchange) params() ([]byte, bool) {
 	// A body next to a query has no meaning. Read it anyway, within limits: net/http would wait
 	// for it without any.
 	if x.R.ContentLength != 0 {
-		x.b.Limits.Begin(x.W)
-		if _, bad := x.b.Limits.Read(x.W, x.R, x.Account); bad != nil {
+		x.Base.Limits.Begin(x.W)
+		if _, bad := x.Base.Limits.Read(x.W, x.R, x.Account); bad != nil {
 			x.unread(bad)
 			return nil, false
 		}
@@ -44,18 +44,18 @@ func (x *exchange) params() ([]byte, bool) {
 // ofBody reads the message in a body. For operations that the path describes fully, the body may be
 // empty, null or {}.
 func (x *exchange) ofBody() ([]byte, bool) {
-	x.b.Limits.Begin(x.W)
+	x.Base.Limits.Begin(x.W)
 	if !web.IsJSON(x.R.Header.Get("Content-Type")) {
 		x.refuse(http.StatusUnsupportedMediaType, x.faults().Row(task.ContentType).Reason, "INVALID_ARGUMENT", codeContentType,
 			"Incompatible content types: Content-Type must be application/json or application/a2a+json")
 		return nil, false
 	}
-	if err := x.b.Operations.CountEarly(&x.Request, x.R.ContentLength); err != nil {
+	if err := x.Base.Operations.CountEarly(&x.Request, x.R.ContentLength); err != nil {
 		x.W.Header().Set("Connection", "close")
 		x.Fail(err)
 		return nil, false
 	}
-	content, bad := x.b.Limits.Read(x.W, x.R, x.Account)
+	content, bad := x.Base.Limits.Read(x.W, x.R, x.Account)
 	if bad != nil {
 		x.unread(bad)
 		return nil, false
@@ -85,7 +85,7 @@ func (x *exchange) ofBody() ([]byte, bool) {
 
 // check refuses JSON that no codec may see.
 func (x *exchange) check(params []byte) error {
-	err := rawjson.Check(params, x.b.Limits.Depth)
+	err := rawjson.Check(params, x.Base.Limits.Depth)
 	var bad *rawjson.Error
 	switch {
 	case !errors.As(err, &bad):

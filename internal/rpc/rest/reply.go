@@ -4,9 +4,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/httpjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -86,37 +84,22 @@ func (x *exchange) mediaType() string {
 	return mediaJSON
 }
 
-// reply writes a plain answer.
-func (x *exchange) reply(status int, mediaType string, document []byte) {
-	x.Replied = true
-	// A client that reads nothing must not hold the goroutine and the answer forever.
-	_ = http.NewResponseController(x.W).SetWriteDeadline(time.Now().Add(x.b.Limits.Timeout))
-	h := x.W.Header()
-	x.Echo(h.Set)
-	h.Set("Content-Type", mediaType)
-	h.Set("Content-Length", strconv.Itoa(len(document)))
-	// A task changes, and belongs to its caller.
-	h.Set("Cache-Control", "no-store")
-	x.W.WriteHeader(status)
-	_, _ = x.W.Write(document)
-}
-
 // refuse answers with an error of the binding itself.
 func (x *exchange) refuse(status int, reason, grpc string, code int, message string) {
-	x.observe(dispatch.Refused)
-	x.reply(status, mediaJSON, x.version.ErrorBody(&httpjson.Failure{HTTP: status, Status: grpc, Code: code, Message: task.Shown(message), Reason: reason}))
+	x.Observe(dispatch.Refused)
+	x.Reply(status, mediaJSON, x.version.ErrorBody(&httpjson.Failure{HTTP: status, Status: grpc, Code: code, Message: task.Shown(message), Reason: reason}))
 }
 
 // unread answers to a body that could not be read.
 func (x *exchange) unread(bad *web.BodyFault) {
 	if bad.Err != nil {
-		x.b.Operations.Limited(&x.Request, dispatch.LimitMemory)
+		x.Base.Operations.Limited(&x.Request, dispatch.LimitMemory)
 		x.Fail(bad.Err)
 		return
 	}
 	switch bad.Status {
 	case http.StatusRequestEntityTooLarge:
-		x.b.Operations.Limited(&x.Request, dispatch.LimitBody)
+		x.Base.Operations.Limited(&x.Request, dispatch.LimitBody)
 		row := x.faults().Row(task.TooLarge)
 		x.refuse(bad.Status, row.Reason, fault.StatusName(row.GRPC), row.Code, row.Message+": "+bad.Msg)
 	case http.StatusUnsupportedMediaType:
@@ -135,18 +118,14 @@ func (x *exchange) Fail(err error) {
 		x.refuse(http.StatusBadRequest, "PARSE_ERROR", "INVALID_ARGUMENT", codeParse, "Invalid JSON payload: "+syntax.Error())
 		return
 	}
-	e, ours := dispatch.Known(err)
-	switch {
-	case !ours:
+	if e := x.Known(x, err); e != nil {
 		x.tell(e, fault.Incident{TaskID: x.Task})
-	case x.Ctx.Err() == nil: // an error after the client has left is no fault
-		x.Broken(err)
 	}
 }
 
 // Broken answers with an internal fault. The client sees only the id of the log line.
 func (x *exchange) Broken(err error, attrs ...any) {
-	id := dispatch.LogFault(x.b.Log, x.Op, x.Task, err, attrs...)
+	id := dispatch.LogFault(x.Base.Log, x.Op, x.Task, err, attrs...)
 	if !x.Replied {
 		x.tell(&task.Error{Kind: task.Internal}, fault.Incident{ID: id})
 	}
@@ -165,7 +144,7 @@ func (x *exchange) tell(e *task.Error, in fault.Incident) {
 		_ = x.Out.Flush()
 		return
 	}
-	x.observe(row.Reason)
+	x.Observe(row.Reason)
 	fault.Headers(e, x.W.Header().Add)
-	x.reply(row.HTTP, mediaJSON, document)
+	x.Reply(row.HTTP, mediaJSON, document)
 }
