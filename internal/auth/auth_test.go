@@ -372,12 +372,6 @@ func from(r *Request, address string) *Request {
 	return r
 }
 
-func (q *queue) length() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.all
-}
-
 // Comparing is slow. Clients without a password must not occupy all processors with it and lock others out.
 func TestPasswordComparisonsAreBounded(t *testing.T) {
 	t.Parallel()
@@ -391,10 +385,10 @@ func TestPasswordComparisonsAreBounded(t *testing.T) {
 		defer release()
 		var waiting sync.WaitGroup
 		waits := func(name, password, address string) <-chan *Authentication {
-			before, got := s.waiting.length(), make(chan *Authentication, 1)
+			before, got := s.from.Taken(), make(chan *Authentication, 1)
 			waiting.Go(func() { got <- a.Authenticate(context.Background(), from(basic(name, password), address)) })
 			synctest.Wait()
-			require.Equal(t, before+1, s.waiting.length(), "%s %s", name, address)
+			require.Equal(t, before+1, s.from.Taken(), "%s %s", name, address)
 			return got
 		}
 		busy := func(name, password, address string) {
@@ -418,7 +412,7 @@ func TestPasswordComparisonsAreBounded(t *testing.T) {
 			waits(fmt.Sprint("somebody", n), "x", fmt.Sprintf("[2001:db8:1::%x]:1", n+2))
 		}
 		busy("mallory", "x", "[2001:db8:1::ffff]:1")
-		for n := s.waiting.length(); n < maxWaiting; n++ {
+		for n := s.from.Taken(); n < maxWaiting; n++ {
 			waits(fmt.Sprint("anybody", n), "x", fmt.Sprintf("10.1.0.%d:1", n))
 		}
 		busy("mallory", "x", "10.2.0.1:1")
@@ -434,8 +428,8 @@ func TestPasswordComparisonsAreBounded(t *testing.T) {
 		waiting.Wait()
 		require.NoError(t, a.Authenticate(t.Context(), from(basic("carol", "z"), "10.0.2.1:1")).err)
 		require.Error(t, (<-right).err)
-		require.Zero(t, s.waiting.length())
-		require.Empty(t, s.waiting.by)
+		require.Zero(t, s.from.Taken())
+		require.Zero(t, s.ofName.Taken())
 	})
 }
 

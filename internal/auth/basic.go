@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,12 +35,12 @@ type User struct {
 type Basic struct {
 	name  string
 	users atomic.Pointer[userList]
-	// checks bounds how many passwords are compared at a time; waiting bounds how many wait for that. A comparison is
-	// slow by design, and any client can cause one.
-	checks  chan struct{}
-	waiting queue
-	flights singleflight.Group
-	compare func(hash, password []byte) error
+	// checks bounds how many passwords are compared at a time; ofName and from bound how many wait for that, and leave room
+	// for other users and addresses. A comparison is slow by design, and any client can cause one.
+	checks       chan struct{}
+	ofName, from *limit.Places[string]
+	flights      singleflight.Group
+	compare      func(hash, password []byte) error
 }
 
 // userList is a version of the users, with the passwords that were found right for them.
@@ -66,8 +65,10 @@ const (
 
 // NewBasic makes the scheme.
 func NewBasic(name string, users []User) (*Basic, error) {
-	s := &Basic{name: name, checks: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), compare: bcrypt.CompareHashAndPassword}
-	s.waiting.by = map[string]int{}
+	s := &Basic{
+		name: name, checks: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), compare: bcrypt.CompareHashAndPassword,
+		ofName: limit.NewPlaces[string](maxWaiting, maxWaitingOfName), from: limit.NewPlaces[string](maxWaiting, maxWaitingFrom),
+	}
 	return s, s.SetUsers(users)
 }
 
@@ -198,7 +199,11 @@ func (l *userList) digest(credential []byte) (d [sha256.Size]byte) {
 // check waits for its turn and compares a password. A password that was right before may always wait.
 func (s *Basic) check(hash, password []byte, name string, r *Request) (wrong bool, err error) {
 	if !r.before {
-		leave, ok := s.waiting.enter("name "+name, "from "+limit.Sender(r.Address))
+		leave, ok := s.ofName.Take(name)
+		if ok {
+			defer leave()
+			leave, ok = s.from.Take(limit.Sender(r.Address))
+		}
 		if !ok {
 			return false, &task.Error{Kind: task.RateLimited, Msg: "too many password checks are running", RetryAfter: time.Second}
 		}
@@ -207,37 +212,6 @@ func (s *Basic) check(hash, password []byte, name string, r *Request) (wrong boo
 	s.checks <- struct{}{}
 	defer func() { <-s.checks }()
 	return s.compare(hash, password) != nil, nil
-}
-
-// queue counts the waiting passwords. Its bounds by name and by address leave room for others.
-type queue struct {
-	mu  sync.Mutex
-	all int
-	by  map[string]int
-}
-
-// enter takes a place in the queue. ok is false if a bound is reached.
-func (q *queue) enter(name, from string) (leave func(), ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.all == maxWaiting || q.by[name] == maxWaitingOfName || q.by[from] == maxWaitingFrom {
-		return nil, false
-	}
-	q.add(1, name, from)
-	return func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.add(-1, name, from)
-	}, true
-}
-
-func (q *queue) add(n int, of ...string) {
-	q.all += n
-	for _, who := range of {
-		if q.by[who] += n; q.by[who] == 0 {
-			delete(q.by, who)
-		}
-	}
 }
 
 func (s *Basic) challenge(bool) string { return `Basic ` + realm + `, charset="UTF-8"` }
