@@ -105,12 +105,8 @@ type Engine struct {
 
 // New returns an engine with the defaults filled in.
 func New(o Options) *Engine {
-	if o.MaxBlock == 0 {
-		o.MaxBlock = 25 * time.Second
-	}
-	if o.CancelWait == 0 {
-		o.CancelWait = 10 * time.Second
-	}
+	o.MaxBlock = cmp.Or(o.MaxBlock, 25*time.Second)
+	o.CancelWait = cmp.Or(o.CancelWait, 10*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

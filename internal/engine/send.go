@@ -207,10 +207,8 @@ func (v *View) requestHash(r *SendRequest) []byte {
 }
 
 func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, subscribe bool) (*sent, error) {
-	s := &sent{header: &n.Task, seq: 1, fresh: true}
-	if subscribe {
-		s.sub = v.opt.Hub.Subscribe(&n.Task)
-	}
+	s := v.begin(&n.Task, subscribe)
+	s.seq, s.fresh = 1, true
 	if r.Push != nil {
 		n.Push = v.pushFor(&n.Task, r.Push, r.Dialect)
 	}
@@ -252,7 +250,7 @@ func (v *View) taken(ctx context.Context, r *SendRequest, n *store.NewTask, subs
 		return nil, err
 	}
 	if byKey {
-		return v.again(h, subscribe), nil
+		return v.begin(h, subscribe), nil
 	}
 	n.Seat = store.Seat{}
 	if n.Reopens != nil { // another message reopened it first
@@ -261,8 +259,8 @@ func (v *View) taken(ctx context.Context, r *SendRequest, n *store.NewTask, subs
 	return v.resume(ctx, r, n, h, v.agents[v.agent], subscribe)
 }
 
-// again answers a retry with the task of the first request.
-func (v *View) again(h *task.Task, subscribe bool) *sent {
+// begin returns the answer for a task; of a retry, that is the task of the first request.
+func (v *View) begin(h *task.Task, subscribe bool) *sent {
 	s := &sent{header: h}
 	if subscribe {
 		s.sub = v.opt.Hub.Subscribe(h)
@@ -281,16 +279,13 @@ func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *
 		case byKey && err != nil:
 			return nil, err
 		case byKey:
-			return v.again(old, subscribe), nil
+			return v.begin(old, subscribe), nil
 		}
 	}
 	if h.Status.State.Terminal() && v.reopens(r, h) {
 		return v.reopen(ctx, r, n, h, subscribe)
 	}
-	s := &sent{header: h}
-	if subscribe {
-		s.sub = v.opt.Hub.Subscribe(h)
-	}
+	s := v.begin(h, subscribe)
 	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
 	request := *n.Request
 	request.Metadata = r.Metadata // that of the first request is the task's
@@ -314,7 +309,7 @@ func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *
 		if err != nil {
 			return nil, err
 		}
-		return v.again(old, subscribe), nil
+		return v.begin(old, subscribe), nil
 	case errors.Is(err, task.Terminal) && v.reopens(r, h): // it ended after it was read
 		return v.reopen(ctx, r, n, h, subscribe)
 	}

@@ -2,6 +2,7 @@ package push
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -92,20 +93,12 @@ type Sender struct {
 
 // NewSender makes a sender.
 func NewSender(o SenderOptions) *Sender {
-	if o.UserAgent == "" {
-		o.UserAgent = "Holdfast"
-	}
+	o.UserAgent = cmp.Or(o.UserAgent, "Holdfast")
+	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 5*time.Second)
+	o.PerHost = cmp.Or(o.PerHost, 8)
 	if o.Headers == nil {
 		o.Headers = func(string) ([]string, bool) { return nil, false }
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 15 * time.Second
-	}
-	if o.ConnectTimeout == 0 {
-		o.ConnectTimeout = 5 * time.Second
-	}
-	if o.PerHost == 0 {
-		o.PerHost = 8
 	}
 	protocols := new(http.Protocols)
 	// With HTTP/2, one hanging connection would block all deliveries to its host.
