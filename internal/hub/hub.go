@@ -45,7 +45,7 @@ type Options struct {
 	URL          string        // of a direct connection, not through a transaction pooler
 	PollInterval time.Duration // default 2 s
 	PingInterval time.Duration // how long the LISTEN connection may be silent before a ping; default 7 s
-	Outage       time.Duration // how long after the last Heard subscriptions end; 0: never
+	Outage       time.Duration // how long after the last Reached subscriptions end; 0: never
 	RingEvents   int           // newest events kept per topic; default 512
 	RingBytes    int           // and their maximum size in memory, in bytes; default 1 MiB
 	RingTotal    int64         // the same over all topics; beyond it large topics keep no events. Default 256 MiB
@@ -82,7 +82,7 @@ type Hub struct {
 	closed    chan struct{}
 	closeOnce sync.Once
 
-	silent atomic.Int64 // seconds since Heard
+	silent atomic.Int64 // seconds since Reached
 
 	doubtful chan struct{} // a hint says that a task with subscribers was deleted
 }
@@ -232,8 +232,8 @@ func (h *Hub) void(t *topic, why error) {
 	}
 }
 
-// Heard says that this process has just reached the database (Options.Outage).
-func (h *Hub) Heard() { h.silent.Store(0) }
+// Reached says that this process has just reached the database (Options.Outage).
+func (h *Hub) Reached() { h.silent.Store(0) }
 
 // watch ends all subscriptions when the database has been out of reach for too long. It counts
 // seconds in which this process ran, because a process that was frozen may reach the database.

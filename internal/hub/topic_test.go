@@ -36,7 +36,7 @@ func TestCutOffReplicaEndsSubscriptions(t *testing.T) {
 		first := follow()
 		for range 10 {
 			waittest.Advance(outage)
-			h.Heard()
+			h.Reached()
 		}
 		require.Empty(t, first)
 		waittest.Advance(outage)
@@ -46,7 +46,7 @@ func TestCutOffReplicaEndsSubscriptions(t *testing.T) {
 		err := <-first
 		require.ErrorIs(t, err, ErrCutOff)
 		require.ErrorIs(t, err, ErrClosed, "the client resumes")
-		h.Heard()
+		h.Reached()
 		again := follow()
 		waittest.Advance(outage)
 		require.Empty(t, again)

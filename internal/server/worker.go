@@ -23,32 +23,32 @@ import (
 // newKeeper makes the keeper, which holds the lease of this process.
 func newKeeper(e *env, st *store.Store, h *hub.Hub, bus *signal.Bus) *worker.Keeper {
 	return worker.NewKeeper(worker.KeeperOptions{
-		Store: heardLeases{st, h.Heard}, TTL: e.cfg.Worker.LeaseTTL, Log: e.log,
+		Store: reachingLeases{st, h.Reached}, TTL: e.cfg.Worker.LeaseTTL, Log: e.log,
 		Process: store.Process{Name: processName(), Version: e.Version, Roles: roles(e.cfg)},
 		OnPeers: h.SetPeers, OnLost: bus.LeaseLost, Rescued: e.metrics.Rescued,
 	})
 }
 
-// heardLeases tells the hub when the database has answered about the lease, which it does at least
+// reachingLeases tells the hub when the database has answered about the lease, which it does at least
 // every third of the lease.
-type heardLeases struct {
+type reachingLeases struct {
 	*store.Store
-	heard func()
+	reached func()
 }
 
 // Register implements the keeper's store.
-func (l heardLeases) Register(ctx context.Context, p store.Process, ttl time.Duration) error {
+func (l reachingLeases) Register(ctx context.Context, p store.Process, ttl time.Duration) error {
 	return l.tell(l.Store.Register(ctx, p, ttl))
 }
 
 // Renew implements the keeper's store.
-func (l heardLeases) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+func (l reachingLeases) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
 	return l.tell(l.Store.Renew(ctx, id, ttl))
 }
 
-func (l heardLeases) tell(err error) error {
+func (l reachingLeases) tell(err error) error {
 	if err == nil || errors.Is(err, task.LeaseLost) {
-		l.heard()
+		l.reached()
 	}
 	return err
 }
