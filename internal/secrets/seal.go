@@ -5,11 +5,9 @@ import (
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // KeySize is the length of a key in bytes.
@@ -65,23 +63,6 @@ func NewKeys(raw ...[]byte) (*Keys, error) {
 func keyID(raw []byte) [idSize]byte {
 	sum := sha256.Sum256(append([]byte("holdfast key id\x00"), raw...))
 	return [idSize]byte(sum[:idSize])
-}
-
-// ParseKeys reads keys as the environment holds them: in base64, separated by commas.
-func ParseKeys(s string) ([][]byte, error) {
-	var keys [][]byte
-	for i, text := range strings.Split(s, ",") {
-		raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-		if err != nil {
-			// Do not wrap the error: it quotes from the key.
-			return nil, fmt.Errorf("key %d is not base64; make one with openssl rand -base64 32", i+1)
-		}
-		if len(raw) != KeySize {
-			return nil, fmt.Errorf("key %d has %d bytes; a key needs %d", i+1, len(raw), KeySize)
-		}
-		keys = append(keys, raw)
-	}
-	return keys, nil
 }
 
 // Seal encrypts a value for a place. Open needs the same place, so nobody can move a sealed value to another one.
