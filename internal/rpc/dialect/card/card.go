@@ -59,20 +59,20 @@ func (c *Card) For(granted func(scope string) bool) *Card {
 
 // Provider is the organization responsible for the agent.
 type Provider struct {
-	Organization string
-	URL          string
+	Organization string `json:"organization"`
+	URL          string `json:"url"`
 }
 
-// Skill is one thing that the agent can do.
+// Skill is one thing that the agent can do. Its members are the same in all versions.
 type Skill struct {
-	ID          string
-	Name        string
-	Description string
-	Tags        []string
-	Examples    []string
-	InputModes  []string // if they differ from the card's
-	OutputModes []string
-	Scope       string // that a client needs, or ""
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Tags        []string `json:"tags"`
+	Examples    []string `json:"examples,omitempty"`
+	InputModes  []string `json:"inputModes"` // if they differ from the card's
+	OutputModes []string `json:"outputModes"`
+	Scope       string   `json:"-"` // that a client needs, or ""
 }
 
 // Capabilities are the optional parts of the protocol that the server offers.
@@ -86,18 +86,18 @@ type Capabilities struct {
 
 // Extension is a protocol extension that the agent understands.
 type Extension struct {
-	URI         string
-	Description string
-	Required    bool
-	Params      json.RawMessage // an object, or nil
+	URI         string          `json:"uri"`
+	Description string          `json:"description,omitzero"`
+	Required    bool            `json:"required"`
+	Params      json.RawMessage `json:"params,omitzero"` // an object, or nil
 }
 
 // Interface is an address of the agent, with the binding and version spoken there.
 type Interface struct {
-	Binding string // "JSONRPC", "HTTP+JSON" or "GRPC"
-	Version string // of the protocol, such as "1.0"
-	URL     string
-	Tenant  string // that requests must name, if the address serves several agents
+	URL     string `json:"url"`
+	Binding string `json:"protocolBinding"` // "JSONRPC", "HTTP+JSON" or "GRPC"
+	Version string `json:"protocolVersion"` // of the protocol, such as "1.0"
+	Tenant  string `json:"tenant,omitzero"` // that requests must name, if the address serves several agents
 }
 
 // jsonRPC is the binding of a legacy card's url.

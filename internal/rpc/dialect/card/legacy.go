@@ -1,9 +1,6 @@
 package card
 
-import (
-	"encoding/json"
-	"errors"
-)
+import "errors"
 
 // legacy is the card of 0.3.0. Older clients also read it and ignore members that they do not know.
 // authentication belongs to 0.1. Later versions lack it, so the card contains it only when it is
@@ -16,7 +13,7 @@ type legacy struct {
 	PreferredTransport   string                `json:"preferredTransport"`
 	AdditionalInterfaces []legacyInterface     `json:"additionalInterfaces"`
 	Version              string                `json:"version"`
-	Provider             *legacyProvider       `json:"provider,omitzero"`
+	Provider             *Provider             `json:"provider,omitzero"`
 	DocumentationURL     string                `json:"documentationUrl,omitzero"`
 	IconURL              string                `json:"iconUrl,omitzero"`
 	Capabilities         legacyCapabilities    `json:"capabilities"`
@@ -34,63 +31,38 @@ type legacyInterface struct {
 	URL       string `json:"url"`
 }
 
-type legacyProvider struct {
-	Organization string `json:"organization"`
-	URL          string `json:"url"`
-}
-
 type legacyCapabilities struct {
-	Streaming              bool              `json:"streaming"`
-	PushNotifications      bool              `json:"pushNotifications"`
-	StateTransitionHistory bool              `json:"stateTransitionHistory"`
-	Extensions             []legacyExtension `json:"extensions,omitempty"`
-}
-
-type legacyExtension struct {
-	URI         string          `json:"uri"`
-	Description string          `json:"description,omitzero"`
-	Required    bool            `json:"required"`
-	Params      json.RawMessage `json:"params,omitzero"`
+	Streaming              bool        `json:"streaming"`
+	PushNotifications      bool        `json:"pushNotifications"`
+	StateTransitionHistory bool        `json:"stateTransitionHistory"`
+	Extensions             []Extension `json:"extensions,omitempty"`
 }
 
 type legacyAuth struct {
 	Schemes []string `json:"schemes"`
 }
 
-// skill is the same in all versions, except for its security requirements.
-type skill struct {
-	ID          string   `json:"id"`
-	Name        string   `json:"name"`
-	Description string   `json:"description"`
-	Tags        []string `json:"tags"`
-	Examples    []string `json:"examples,omitempty"`
-	InputModes  []string `json:"inputModes"`
-	OutputModes []string `json:"outputModes"`
-}
-
 type legacySkill struct {
-	skill
+	Skill
 	Security []map[string][]string `json:"security,omitempty"`
 }
 
-// common repeats the card's modes in a skill without modes of its own: some clients require them
-// there.
-func (s *Skill) common(c *Card) skill {
-	own := skill{s.ID, s.Name, s.Description, s.Tags, s.Examples, s.InputModes, s.OutputModes}
-	if len(own.InputModes) == 0 {
-		own.InputModes = orAny(c.InputModes)
-	}
-	if len(own.OutputModes) == 0 {
-		own.OutputModes = orAny(c.OutputModes)
-	}
-	return own
+func newLegacySkill(c *Card, s Skill) legacySkill {
+	return legacySkill{s, skillScopes(c, s, oldRequirements)}
 }
 
-func legacySkills(c *Card) []legacySkill {
-	out := make([]legacySkill, len(c.Skills))
-	for i := range c.Skills {
-		s := &c.Skills[i]
-		out[i] = legacySkill{s.common(c), skillScopes(c, s, oldRequirements)}
+// skills renders the skills of a card. It repeats the card's modes in a skill without modes of its own: some clients require
+// them there.
+func skills[T any](c *Card, of func(*Card, Skill) T) []T {
+	out := make([]T, len(c.Skills))
+	for i, s := range c.Skills {
+		if len(s.InputModes) == 0 {
+			s.InputModes = orAny(c.InputModes)
+		}
+		if len(s.OutputModes) == 0 {
+			s.OutputModes = orAny(c.OutputModes)
+		}
+		out[i] = of(c, s)
 	}
 	return out
 }
@@ -115,12 +87,13 @@ func newLegacy(c *Card, interfaces []Interface) (*legacy, error) {
 		IconURL:          c.IconURL,
 		Capabilities: legacyCapabilities{
 			Streaming: c.Capabilities.Streaming, PushNotifications: c.Capabilities.PushNotifications,
-			StateTransitionHistory: c.Capabilities.StateTransitionHistory,
+			StateTransitionHistory: c.Capabilities.StateTransitionHistory, Extensions: c.Capabilities.Extensions,
 		},
+		Provider:           c.Provider,
 		ExtendedCard:       c.Capabilities.ExtendedCard,
 		DefaultInputModes:  orAny(c.InputModes),
 		DefaultOutputModes: orAny(c.OutputModes),
-		Skills:             legacySkills(c),
+		Skills:             skills(c, newLegacySkill),
 		SecuritySchemes:    schemes(c, asOld),
 		Security:           oldRequirements(c, c.Scope),
 	}
@@ -135,12 +108,6 @@ func newLegacy(c *Card, interfaces []Interface) (*legacy, error) {
 	}
 	if document.URL == "" {
 		return nil, errors.New("no interface speaks 0.3 on JSON-RPC")
-	}
-	for _, e := range c.Capabilities.Extensions {
-		document.Capabilities.Extensions = append(document.Capabilities.Extensions, legacyExtension(e))
-	}
-	if c.Provider != nil {
-		document.Provider = &legacyProvider{c.Provider.Organization, c.Provider.URL}
 	}
 	return document, nil
 }
@@ -170,8 +137,12 @@ type binary struct {
 }
 
 type binarySkill struct {
-	skill
+	Skill
 	Security []newRequirement `json:"security,omitempty"`
+}
+
+func newBinarySkill(c *Card, s Skill) binarySkill {
+	return binarySkill{s, skillScopes(c, s, newRequirements)}
 }
 
 // Binary renders the card for clients of 0.3 over gRPC.
@@ -180,10 +151,7 @@ func Binary(c *Card, interfaces []Interface) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	document := binary{legacy: *old, SecuritySchemes: schemes(c, asNew), Security: newRequirements(c, c.Scope)}
-	for i := range c.Skills {
-		s := &c.Skills[i]
-		document.Skills = append(document.Skills, binarySkill{s.common(c), skillScopes(c, s, newRequirements)})
-	}
-	return marshal(document)
+	return marshal(binary{
+		legacy: *old, SecuritySchemes: schemes(c, asNew), Security: newRequirements(c, c.Scope), Skills: skills(c, newBinarySkill),
+	})
 }

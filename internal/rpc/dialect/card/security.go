@@ -177,7 +177,7 @@ func authentication(c *Card) *legacyAuth {
 }
 
 // skillScopes returns the requirements of a skill that requires more than its agent.
-func skillScopes[T any](c *Card, s *Skill, of func(*Card, ...string) []T) []T {
+func skillScopes[T any](c *Card, s Skill, of func(*Card, ...string) []T) []T {
 	if s.Scope == "" {
 		return nil
 	}

@@ -8,7 +8,7 @@ import "encoding/json"
 type strict struct {
 	Name                 string               `json:"name"`
 	Description          string               `json:"description"`
-	SupportedInterfaces  []strictInterface    `json:"supportedInterfaces"`
+	SupportedInterfaces  []Interface          `json:"supportedInterfaces"`
 	Provider             *strictProvider      `json:"provider,omitzero"`
 	Version              string               `json:"version"`
 	DocumentationURL     string               `json:"documentationUrl,omitzero"`
@@ -20,13 +20,6 @@ type strict struct {
 	DefaultOutputModes   []string             `json:"defaultOutputModes"`
 	Skills               []strictSkill        `json:"skills"`
 	Signatures           []Signature          `json:"signatures,omitempty"`
-}
-
-type strictInterface struct {
-	URL             string `json:"url"`
-	ProtocolBinding string `json:"protocolBinding"`
-	ProtocolVersion string `json:"protocolVersion"`
-	Tenant          string `json:"tenant,omitzero"`
 }
 
 type strictProvider struct {
@@ -49,17 +42,12 @@ type strictExtension struct {
 }
 
 type strictSkill struct {
-	skill
+	Skill
 	SecurityRequirements []newRequirement `json:"securityRequirements,omitempty"`
 }
 
-func strictSkills(c *Card) []strictSkill {
-	out := make([]strictSkill, len(c.Skills))
-	for i := range c.Skills {
-		s := &c.Skills[i]
-		out[i] = strictSkill{s.common(c), skillScopes(c, s, newRequirements)}
-	}
-	return out
+func newStrictSkill(c *Card, s Skill) strictSkill {
+	return strictSkill{s, skillScopes(c, s, newRequirements)}
 }
 
 // Strict renders the card for clients of 1.0. Without sign the card has no signatures.
@@ -79,7 +67,7 @@ func newStrict(c *Card, interfaces []Interface) *strict {
 	document := &strict{
 		Name:                c.Name,
 		Description:         c.Description,
-		SupportedInterfaces: make([]strictInterface, len(interfaces)),
+		SupportedInterfaces: interfaces,
 		Version:             c.Version,
 		DocumentationURL:    c.DocumentationURL,
 		IconURL:             c.IconURL,
@@ -89,12 +77,9 @@ func newStrict(c *Card, interfaces []Interface) *strict {
 		},
 		DefaultInputModes:    orAny(c.InputModes),
 		DefaultOutputModes:   orAny(c.OutputModes),
-		Skills:               strictSkills(c),
+		Skills:               skills(c, newStrictSkill),
 		SecuritySchemes:      schemes(c, asNew),
 		SecurityRequirements: newRequirements(c, c.Scope),
-	}
-	for n, i := range interfaces {
-		document.SupportedInterfaces[n] = strictInterface{i.URL, i.Binding, i.Version, i.Tenant}
 	}
 	for _, e := range c.Capabilities.Extensions {
 		document.Capabilities.Extensions = append(document.Capabilities.Extensions, strictExtension(e))

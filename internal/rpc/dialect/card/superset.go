@@ -6,7 +6,7 @@ package card
 type superset struct {
 	legacy
 	Capabilities         supersetCapabilities   `json:"capabilities"` // replaces legacy's
-	SupportedInterfaces  []strictInterface      `json:"supportedInterfaces"`
+	SupportedInterfaces  []Interface            `json:"supportedInterfaces"`
 	SecuritySchemes      map[string]bothSchemes `json:"securitySchemes,omitempty"` // replaces legacy's
 	SecurityRequirements []newRequirement       `json:"securityRequirements,omitempty"`
 	Skills               []supersetSkill        `json:"skills"` // replaces legacy's
@@ -14,9 +14,13 @@ type superset struct {
 }
 
 type supersetSkill struct {
-	skill
+	Skill
 	Security             []map[string][]string `json:"security,omitempty"`
 	SecurityRequirements []newRequirement      `json:"securityRequirements,omitempty"`
+}
+
+func newSupersetSkill(c *Card, s Skill) supersetSkill {
+	return supersetSkill{s, skillScopes(c, s, oldRequirements), skillScopes(c, s, newRequirements)}
 }
 
 type supersetCapabilities struct {
@@ -39,10 +43,7 @@ func Superset(c *Card, interfaces []Interface, sign Sign) ([]byte, error) {
 		SupportedInterfaces:  newest.SupportedInterfaces,
 		SecuritySchemes:      schemes(c, asBoth),
 		SecurityRequirements: newest.SecurityRequirements,
-		Skills:               make([]supersetSkill, len(c.Skills)),
-	}
-	for i := range c.Skills {
-		document.Skills[i] = supersetSkill{old.Skills[i].skill, old.Skills[i].Security, newest.Skills[i].SecurityRequirements}
+		Skills:               skills(c, newSupersetSkill),
 	}
 	if sign == nil {
 		return marshal(document)

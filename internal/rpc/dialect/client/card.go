@@ -25,45 +25,23 @@ type Card struct {
 
 // document has the members of a card in every version.
 type document struct {
-	Name             *string `json:"name"`
-	Description      string  `json:"description"`
-	Version          string  `json:"version"`
-	DocumentationURL string  `json:"documentationUrl"`
-	IconURL          string  `json:"iconUrl"`
-	Provider         *struct {
-		Organization string `json:"organization"`
-		URL          string `json:"url"`
-	} `json:"provider"`
-	Capabilities struct {
-		Streaming  bool `json:"streaming"`
-		Push       bool `json:"pushNotifications"`
-		Extended   bool `json:"extendedAgentCard"` // 1.0
-		Extensions []struct {
-			URI         string          `json:"uri"`
-			Description string          `json:"description"`
-			Required    bool            `json:"required"`
-			Params      json.RawMessage `json:"params"`
-		} `json:"extensions"`
+	Name             *string        `json:"name"`
+	Description      string         `json:"description"`
+	Version          string         `json:"version"`
+	DocumentationURL string         `json:"documentationUrl"`
+	IconURL          string         `json:"iconUrl"`
+	Provider         *card.Provider `json:"provider"`
+	Capabilities     struct {
+		Streaming  bool             `json:"streaming"`
+		Push       bool             `json:"pushNotifications"`
+		Extended   bool             `json:"extendedAgentCard"` // 1.0
+		Extensions []card.Extension `json:"extensions"`
 	} `json:"capabilities"`
-	InputModes  []string `json:"defaultInputModes"`
-	OutputModes []string `json:"defaultOutputModes"`
-	Skills      []struct {
-		ID          string   `json:"id"`
-		Name        string   `json:"name"`
-		Description string   `json:"description"`
-		Tags        []string `json:"tags"`
-		Examples    []string `json:"examples"`
-		InputModes  []string `json:"inputModes"`
-		OutputModes []string `json:"outputModes"`
-	} `json:"skills"`
+	InputModes  []string     `json:"defaultInputModes"`
+	OutputModes []string     `json:"defaultOutputModes"`
+	Skills      []card.Skill `json:"skills"`
 
-	// 1.0
-	SupportedInterfaces []struct {
-		URL     string `json:"url"`
-		Binding string `json:"protocolBinding"`
-		Version string `json:"protocolVersion"`
-		Tenant  string `json:"tenant"`
-	} `json:"supportedInterfaces"`
+	SupportedInterfaces []card.Interface `json:"supportedInterfaces"` // 1.0
 
 	// 0.x
 	Extended             bool            `json:"supportsAuthenticatedExtendedCard"` // 0.2.1 and newer
@@ -106,17 +84,12 @@ func ReadCard(raw []byte, maxDepth int) (*Card, error) {
 		if !bytes.HasPrefix(e.Params, []byte("{")) {
 			e.Params = nil // also null
 		}
-		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
+		c.Capabilities.Extensions = append(c.Capabilities.Extensions, e)
 	}
-	if p := d.Provider; p != nil && p.Organization != "" {
-		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
+	if d.Provider != nil && d.Provider.Organization != "" {
+		c.Provider = d.Provider
 	}
-	for _, s := range d.Skills {
-		c.Skills = append(c.Skills, card.Skill{
-			ID: s.ID, Name: s.Name, Description: s.Description, Tags: s.Tags, Examples: s.Examples,
-			InputModes: s.InputModes, OutputModes: s.OutputModes,
-		})
-	}
+	c.Skills = d.Skills
 	return c, nil
 }
 
@@ -130,7 +103,7 @@ func (d *document) interfaces() (all []card.Interface, unversioned int) {
 		}
 	}
 	for _, i := range d.SupportedInterfaces {
-		add(card.Interface{Binding: i.Binding, Version: i.Version, URL: i.URL, Tenant: i.Tenant})
+		add(i)
 	}
 	unversioned = len(all)
 	version := d.ProtocolVersion
