@@ -161,11 +161,11 @@ func viewEvent(t *store.AdminTask, e *store.AdminEvent, codec dialect.Codec) (sh
 	if err != nil {
 		return v, err
 	}
-	render := codec.Event
 	if decoded.Direct {
-		render = codec.Direct
+		v.A2A, err = codec.Direct(t.Task, decoded)
+	} else {
+		v.A2A, err = codec.Event(t.Task, decoded, false)
 	}
-	v.A2A, err = render(t.Task, decoded)
 	return v, err
 }
 

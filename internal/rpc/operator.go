@@ -55,8 +55,8 @@ func pinned(path string) (version string, ok bool) {
 		return "", true
 	}
 	for _, c := range registry.All() {
-		if path == "v"+c.Version() {
-			return c.Version(), true
+		if path == "v"+c.Traits().Version {
+			return c.Traits().Version, true
 		}
 	}
 	return "", false

@@ -254,7 +254,7 @@ func (s *Server) routes(e *echo.Echo, base string, a *served) {
 	}
 	e.POST(root, serve(""))
 	for _, c := range registry.All() {
-		e.POST(base+"/v"+c.Version(), serve(c.Version()))
+		e.POST(base+"/v"+c.Traits().Version, serve(c.Traits().Version))
 	}
 	s.cardRoutes(e, base, a)
 }

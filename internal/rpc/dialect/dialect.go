@@ -4,6 +4,8 @@
 package dialect
 
 import (
+	"cmp"
+
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -85,6 +87,13 @@ const (
 // Traits are the properties of a version that operations and bindings ask for, besides its
 // messages. Code above the codecs asks for traits and never compares versions.
 type Traits struct {
+	ID ID
+	// Version is the value of A2A-Version, such as "0.3". A task's origin stores it.
+	Version string
+	// Operations are those of JSON-RPC or gRPC by the names of their methods.
+	Operations map[string]engine.Op
+	// Faults is the error table. Former is the edition before the newest, if the newest changed some statuses.
+	Faults, Former *fault.Table
 	// ContextMember is the request member that names the context, for error messages.
 	ContextMember string
 	// PartsMember is the request member that holds the parts of a message, for error messages.
@@ -123,6 +132,14 @@ type Traits struct {
 	AuthorizesKeys bool
 }
 
+// Statuses returns the error table for bindings with statuses: of the newest edition, or of the former one.
+func (t *Traits) Statuses(former bool) *fault.Table {
+	if former {
+		return cmp.Or(t.Former, t.Faults)
+	}
+	return t.Faults
+}
+
 // EventNames are the names of server-sent events.
 type EventNames struct{ Status, Artifact string }
 
@@ -145,12 +162,7 @@ func Direct(t *task.Task, e *task.Event) bool {
 
 // Codec is one version's vocabulary: its messages as JSON, whatever the binding.
 type Codec interface {
-	ID() ID
-	// Version is the value of A2A-Version, such as "0.3". A task's origin stores it.
-	Version() string
 	Traits() *Traits
-	// Operation maps a JSON-RPC method name of this version.
-	Operation(method string) (engine.Op, bool)
 	// Decode reads the params of an operation. params is valid JSON without duplicate
 	// names, or empty when the request had none. Errors are *task.Error of kind Invalid
 	// (or PushUnsupported, Unsupported …) whose message names the member, as in
@@ -166,11 +178,10 @@ type Codec interface {
 	// document.
 	Opening(op engine.Op, t *task.Task) ([][]byte, error)
 	// Event renders a streamed event of the task t. It reads only the identity of t. It returns
-	// nil for events that this version does not show.
-	Event(t *task.Task, e *task.Event) ([]byte, error)
-	// Passed renders a status that ended earlier streams, on a stream that continues after it: the
-	// client resumes before it, and the task has moved on. Here it is not final.
-	Passed(t *task.Task, e *task.Event) ([]byte, error)
+	// nil for events that this version does not show. passed says that the event is a status that ended
+	// earlier streams, and the stream continues after it: the client resumes before it, and the task has
+	// moved on. Here it is not final.
+	Event(t *task.Task, e *task.Event, passed bool) ([]byte, error)
 	// Direct renders a bare Message reply (an event with Direct set) on a stream that has not
 	// shown the task yet.
 	Direct(t *task.Task, e *task.Event) ([]byte, error)
@@ -181,11 +192,6 @@ type Codec interface {
 	Notification(t *task.Task, e *task.Event, n Notify) (body []byte, mediaType string, err error)
 	// Closes reports whether a stream of op ends after a status event with this state.
 	Closes(op engine.Op, s task.State) bool
-	// Error gives the code and message of an error of this version.
-	Error(err *task.Error) (code int, message string)
-	// Faults returns the error table of this version, for bindings with statuses. former selects
-	// the edition before the newest, if the newest changed some statuses.
-	Faults(former bool) *fault.Table
 	// Details renders the machine-readable part of an error besides its code: a JSON value, or
 	// nil.
 	Details(err *task.Error, in fault.Incident) []byte

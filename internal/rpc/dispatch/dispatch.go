@@ -227,7 +227,7 @@ type Request struct {
 // origin switches to the version in which the task was created, when the request reads the same in
 // several versions and the answer does not.
 func (o *Runner) origin(r *Request, version string) {
-	if !r.Ambiguous || version == r.Codec.Version() || o.opt.Ambiguous == AsNewest {
+	if !r.Ambiguous || version == r.Codec.Traits().Version || o.opt.Ambiguous == AsNewest {
 		return
 	}
 	if o.opt.Ambiguous == AsUnion {
@@ -240,7 +240,7 @@ func (o *Runner) origin(r *Request, version string) {
 	if c == nil {
 		return
 	}
-	if _, has := c.Operation(r.Method); !has {
+	if _, has := c.Traits().Operations[r.Method]; !has {
 		return
 	}
 	// Versions differ in their defaults for members that a request omits, so decode again.
@@ -307,7 +307,7 @@ func push(ctx context.Context, r *Request) ([]byte, error) {
 		do = r.engine.DeletePush
 	}
 	p := r.Call.Push
-	p.Dialect = r.Codec.Version()
+	p.Dialect = r.Codec.Traits().Version
 	answer, err := do(ctx, p)
 	if err != nil {
 		return nil, err
@@ -329,7 +329,7 @@ func (r *Request) About(t *task.Task) { r.TaskID, r.ContextID = t.PublicID, t.Co
 func (o *Runner) Observe(ctx context.Context, op engine.Op, r *Request, outcome string) {
 	version := ""
 	if r.Codec != nil {
-		version = r.Codec.Version()
+		version = r.Codec.Traits().Version
 	}
 	if span := tracing.Current(ctx); span != nil {
 		r.describe(span, op, version, outcome)

@@ -54,7 +54,7 @@ func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
 	if err := o.bound(r, s.Message); err != nil {
 		return err
 	}
-	s.Dialect = r.Codec.Version()
+	s.Dialect = r.Codec.Traits().Version
 	traits := r.Codec.Traits()
 	s.ContextMember, s.PartsMember = traits.ContextMember, traits.PartsMember
 	s.MayReopen = traits.ReopensTasks && o.opt.ReopenTerminal

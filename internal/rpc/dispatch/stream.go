@@ -83,7 +83,7 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	o.origin(r, st.Header.Dialect)
 	o.Observe(ctx, r.Call.Op, r, Succeeded)
 	if o.opt.Observer.Resumed != nil && st.Task == nil {
-		o.opt.Observer.Resumed(r.Codec.Version())
+		o.opt.Observer.Resumed(r.Codec.Traits().Version)
 	}
 	opened = true
 	traits, resumes := r.Codec.Traits(), slices.Contains(r.active, ResumeURI)
@@ -115,7 +115,7 @@ func (s *Stream) Follow(ctx context.Context, out Sink) error {
 	defer s.account.Close()
 	defer s.st.Close()
 	if o := &s.runner.opt.Observer; o.StreamOpened != nil {
-		defer o.StreamOpened(s.codec.Version())()
+		defer o.StreamOpened(s.codec.Traits().Version)()
 	}
 	followed, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -273,7 +273,7 @@ func (s *following) show(ev *engine.Entry) (ended bool, err error) {
 		doc, err = s.codec.Direct(s.st.Header, s.marked(ev.Event))
 		ended = true
 	case passed:
-		doc, err = s.codec.Passed(s.st.Header, s.marked(ev.Event))
+		doc, err = s.codec.Event(s.st.Header, s.marked(ev.Event), true)
 	default:
 		if !s.opened {
 			if ended, err := s.open(); err != nil || ended {
@@ -301,11 +301,11 @@ func answers(e *task.Event) bool {
 // event encodes an event. All streams of a version share the encoding, and those that ask for ids in
 // their documents share another one.
 func (s *following) event(ev *engine.Entry) ([]byte, error) {
-	form := 2 * int(s.codec.ID())
+	form := 2 * int(s.codec.Traits().ID)
 	if s.marks {
 		form++
 	}
-	return ev.Encoded(form, func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, s.marked(e)) })
+	return ev.Encoded(form, func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, s.marked(e), false) })
 }
 
 func (s *following) flush() error {

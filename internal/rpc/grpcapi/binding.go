@@ -106,7 +106,7 @@ func New(o Options) *Binding {
 	}
 	b := &Binding{Options: o, health: health.NewServer(), public: limit.NewPlaces[string](maxPublic, maxPublicOfAddress), metadata: limit.Headers{Budget: o.Headers}}
 	for _, c := range registry.Services(o.Limits.Depth) {
-		b.services = append(b.services, &service{c, c.Faults(o.FormerStatuses)})
+		b.services = append(b.services, &service{c, c.Traits().Statuses(o.FormerStatuses)})
 	}
 	secured := insecure.NewCredentials()
 	if o.TLS != nil {
@@ -160,7 +160,7 @@ func (b *Binding) Announced(common string) []card.Binding {
 	for _, s := range b.services {
 		named := s.Traits().Tenants
 		all = append(all, card.Binding{
-			Name: "GRPC", Versions: []string{s.Version()},
+			Name: "GRPC", Versions: []string{s.Traits().Version},
 			Address: func(agent, _ string) (url, tenant string) {
 				switch {
 				case agent == common:

@@ -13,7 +13,7 @@ func Announced() card.Binding {
 	}
 	for _, c := range registry.All() {
 		if c.Traits().Interfaces {
-			b.Versions = append(b.Versions, c.Version())
+			b.Versions = append(b.Versions, c.Traits().Version)
 		}
 	}
 	return b

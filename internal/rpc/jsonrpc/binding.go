@@ -109,7 +109,7 @@ func (x *exchange) turnAway(err error) {
 		x.id = env.id
 		if choice, _ := registry.Pick(env.method, version, x.pin, false); choice.Codec != nil {
 			x.Codec = choice.Codec
-			x.Op, _ = x.Codec.Operation(env.method)
+			x.Op = x.Codec.Traits().Operations[env.method]
 		}
 	}
 	x.Fail(err)
@@ -164,7 +164,7 @@ func (x *exchange) decode(env *envelope) bool {
 	}
 	x.Codec, x.Ambiguous = choice.Codec, choice.Ambiguous
 	x.Method = env.method
-	x.Op, _ = x.Codec.Operation(env.method)
+	x.Op = x.Codec.Traits().Operations[env.method]
 	if err == nil {
 		err = env.refused
 	}

@@ -388,14 +388,14 @@ func TestErrorsOfEveryKind(t *testing.T) {
 				require.Equal(t, status, a.StatusCode, about)
 				require.Equal(t, `"x"`, string(a.ID), about)
 				require.NotNil(t, a.Error, about)
-				code, _ := codec.Error(err)
+				code, _ := codec.Traits().Faults.Describe(err)
 				require.Equal(t, code, a.Error.Code, about)
 				if version == "1.0" {
 					require.Equal(t, fault.Base.Row(kind).Reason, reasons(t, a)[0].Reason, about)
 				}
 				require.NotContains(t, string(a.body), "10.0.0.1", about)
 				content, retry := "application/json", ""
-				if op, _ := codec.Operation(method); op.Streams() && status == http.StatusOK {
+				if op := codec.Traits().Operations[method]; op.Streams() && status == http.StatusOK {
 					content = "text/event-stream"
 				}
 				if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
@@ -665,7 +665,7 @@ func TestAgentWithoutStreams(t *testing.T) {
 	for version, code := range map[string]int{"0.1": -32006, "0.3": -32004, "1.0": -32004} {
 		s := serve(t, options{fake: wants(version), Agents: []dispatch.Agent{{Name: "demo", NoStreams: true}, {Name: "other"}}})
 		for method, params := range calls[version] {
-			op, _ := registry.ByVersion(version).Operation(method)
+			op := registry.ByVersion(version).Traits().Operations[method]
 			if !op.Streams() {
 				continue
 			}

@@ -53,7 +53,7 @@ func (x *exchange) Fail(err error) {
 	if x.Out == nil {
 		fault.Headers(e, x.W.Header().Add)
 	}
-	code, message := x.Codec.Error(e)
+	code, message := x.Codec.Traits().Faults.Describe(e)
 	x.tell(e.Kind, errorObject(code, message, x.Codec.Details(e, fault.Incident{TaskID: x.taskID})))
 }
 
@@ -68,7 +68,7 @@ func (x *exchange) Broken(err error, attrs ...any) {
 		c = registry.Fallback()
 	}
 	fatal := &task.Error{Kind: task.Internal}
-	code, message := c.Error(fatal)
+	code, message := c.Traits().Faults.Describe(fatal)
 	x.tell(task.Internal, errorObject(code, message, c.Details(fatal, fault.Incident{ID: id})))
 }
 

@@ -13,7 +13,7 @@ func Announced() card.Binding {
 		Address: func(_, below string) (url, tenant string) { return below, "" },
 	}
 	for _, v := range httpjson.Versions {
-		b.Versions = append(b.Versions, v.Version())
+		b.Versions = append(b.Versions, v.Traits().Version)
 	}
 	return b
 }

@@ -62,7 +62,7 @@ func (x *exchange) route() bool {
 	switch {
 	case x.verbs == nil:
 		x.refuse(http.StatusNotFound, "METHOD_NOT_FOUND", "UNIMPLEMENTED", codeMethodNotFound,
-			"Method not found: A2A "+x.version.Version()+" has no such path")
+			"Method not found: A2A "+x.version.Traits().Version+" has no such path")
 	case ok:
 		return true
 	case x.R.Method == http.MethodOptions:
@@ -100,7 +100,7 @@ func (x *exchange) Answer(document []byte) { x.Reply(http.StatusOK, x.mediaType(
 
 // faults returns the error table of the request's version.
 func (x *exchange) faults() *fault.Table {
-	return x.version.Faults(x.Base.FormerStatuses)
+	return x.version.Traits().Statuses(x.Base.FormerStatuses)
 }
 
 // Event adds a bare document to the stream.

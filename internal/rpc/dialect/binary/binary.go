@@ -33,7 +33,6 @@ import (
 // Codec is the vocabulary of a version as binary messages.
 type Codec struct {
 	dialect.Codec // as ProtoJSON
-	id            dialect.ID
 	traits        dialect.Traits
 	depth         int
 	service       string
@@ -65,12 +64,13 @@ func New10(depth int) *Codec {
 func newCodec(c dialect.Codec, id dialect.ID, file protoreflect.FileDescriptor, depth int) *Codec {
 	service := file.Services().ByName("A2AService")
 	b := &Codec{
-		Codec: c, id: id, traits: *c.Traits(), depth: cmp.Or(depth, rawjson.MaxDepth), service: string(service.FullName()),
+		Codec: c, traits: *c.Traits(), depth: cmp.Or(depth, rawjson.MaxDepth), service: string(service.FullName()),
 		requests: map[engine.Op]protoreflect.MessageType{}, replies: map[engine.Op]protoreflect.MessageType{},
 	}
+	b.traits.ID = id
 	for i := range service.Methods().Len() {
 		m := service.Methods().Get(i)
-		op, ok := c.Operation(string(m.Name()))
+		op, ok := b.traits.Operations[string(m.Name())]
 		if !ok {
 			continue
 		}
@@ -87,9 +87,6 @@ func messageType(d protoreflect.MessageDescriptor) protoreflect.MessageType {
 	}
 	return t
 }
-
-// ID returns dialect.V03Binary or dialect.V10Binary.
-func (c *Codec) ID() dialect.ID { return c.id }
 
 // Traits returns the traits of the version over gRPC.
 func (c *Codec) Traits() *dialect.Traits { return &c.traits }
@@ -245,14 +242,8 @@ func (c *Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 }
 
 // Event renders a streamed event.
-func (c *Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
-	document, err := c.Codec.Event(t, e)
-	return c.encode(engine.OpStream, document, err)
-}
-
-// Passed renders a status that ended earlier streams, on a stream that continues after it.
-func (c *Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
-	document, err := c.Codec.Passed(t, e)
+func (c *Codec) Event(t *task.Task, e *task.Event, passed bool) ([]byte, error) {
+	document, err := c.Codec.Event(t, e, passed)
 	return c.encode(engine.OpStream, document, err)
 }
 

@@ -147,8 +147,8 @@ func TestMessagesMatchDocuments(t *testing.T) {
 			identity := &task.Task{PublicID: "t-1", ContextID: "c-1"}
 			for _, e := range dialecttest.Events() {
 				for _, encode := range []func(dialect.Codec) ([]byte, error){
-					func(c dialect.Codec) ([]byte, error) { return c.Event(identity, e) },
-					func(c dialect.Codec) ([]byte, error) { return c.Passed(identity, e) },
+					func(c dialect.Codec) ([]byte, error) { return c.Event(identity, e, false) },
+					func(c dialect.Codec) ([]byte, error) { return c.Event(identity, e, true) },
 					func(c dialect.Codec) ([]byte, error) { return c.Direct(identity, e) },
 				} {
 					document, err := encode(v.json)
@@ -175,7 +175,7 @@ func TestMessagesMatchDocuments(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, proto.UnmarshalOptions{RecursionLimit: 100}.Unmarshal(encoded, v.page()))
 			for _, kind := range []task.EventKind{task.EventMessage, task.EventRun} {
-				none, err := v.binary.Event(identity, &task.Event{Kind: kind, Message: &task.Message{}, Run: &task.RunNote{}})
+				none, err := v.binary.Event(identity, &task.Event{Kind: kind, Message: &task.Message{}, Run: &task.RunNote{}}, false)
 				require.NoError(t, err)
 				require.Nil(t, none, "%s events are not shown", kind)
 			}
@@ -188,7 +188,7 @@ func TestMessagesMatchDocuments(t *testing.T) {
 func (v *version) request(t testing.TB, op string, params []byte) (message []byte, ok bool) {
 	t.Helper()
 	file := pb10.File_a2av1_proto
-	if v.binary.Version() == "0.3" {
+	if v.binary.Traits().Version == "0.3" {
 		file = pb03.File_a2a_proto
 	}
 	method := file.Services().Get(0).Methods().ByName(protoreflect.Name(op))
@@ -223,7 +223,7 @@ func TestDecodeRequests(t *testing.T) {
 					return values(t, raw)
 				}))
 			for _, example := range dialecttest.Examples(t, v.examples) {
-				op, known := v.binary.Operation(example.Method)
+				op, known := v.binary.Traits().Operations[example.Method]
 				if !known {
 					continue
 				}
@@ -303,7 +303,7 @@ func TestZeroValuesMeanUnset(t *testing.T) {
 func (v *version) message(t *testing.T, method string) proto.Message {
 	t.Helper()
 	params := `{}`
-	if op, _ := v.binary.Operation(method); op == engine.OpSend || op == engine.OpStream {
+	if op := v.binary.Traits().Operations[method]; op == engine.OpSend || op == engine.OpStream {
 		params = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`
 	}
 	b, ok := v.request(t, method, []byte(params))
@@ -414,7 +414,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	for name, v := range versions {
 		for _, example := range dialecttest.Examples(f, v.examples) {
-			op, known := v.binary.Operation(example.Method)
+			op, known := v.binary.Traits().Operations[example.Method]
 			if !known {
 				continue
 			}

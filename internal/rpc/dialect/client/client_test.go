@@ -138,7 +138,7 @@ func TestReadsEvents(t *testing.T) {
 			{Kind: task.EventArtifact, Artifact: &ours().Artifacts[0]},
 			{Kind: task.EventArtifact, Artifact: &ours().Artifacts[0], Append: true, Last: true, Metadata: []byte(`{"m":1}`)},
 		} {
-			document, err := c.Event(ours(), &want)
+			document, err := c.Event(ours(), &want, false)
 			require.NoError(t, err)
 			u, err := w.Answer(client.Stream, wrap(w, document), depth)
 			require.NoError(t, err)
@@ -188,7 +188,7 @@ func read(t *testing.T, w *client.Wire, c dialect.Codec, op engine.Op, request *
 	}
 	require.Equal(t, w.Binding != client.GRPC, json.Valid(params), string(params))
 	if w.Binding != client.HTTPJSON {
-		known, ok := c.Operation(method)
+		known, ok := c.Traits().Operations[method]
 		require.True(t, ok, method)
 		require.Equal(t, op, known)
 	}
@@ -577,7 +577,7 @@ func FuzzAnswer(f *testing.F) {
 	for w, c := range served {
 		document, _ := c.Result(engine.OpGet, ours(), dialect.View{History: engine.AllHistory})
 		f.Add(wrap(w, document))
-		event, _ := c.Event(ours(), &task.Event{Kind: task.EventArtifact, Artifact: &ours().Artifacts[0]})
+		event, _ := c.Event(ours(), &task.Event{Kind: task.EventArtifact, Artifact: &ours().Artifacts[0]}, false)
 		f.Add(wrap(w, event))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {

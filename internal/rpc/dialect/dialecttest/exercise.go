@@ -99,7 +99,7 @@ func (s Suite) check(t *testing.T, name string, document []byte) {
 // requests decodes each published example, and compares the outcome with a golden file.
 func (s Suite) requests(t *testing.T) {
 	for _, example := range Examples(t, s.Examples) {
-		op, ok := s.Codec.Operation(example.Method)
+		op, ok := s.Codec.Traits().Operations[example.Method]
 		require.True(t, ok, "%s: %s", example.Name, example.Method)
 		call, err := s.Codec.Decode(op, example.Params)
 		outcome := map[string]any{}
@@ -212,7 +212,7 @@ func (s Suite) results(t *testing.T) {
 
 // pages renders pages, for versions that can list.
 func (s Suite) pages(t *testing.T) {
-	if _, lists := s.Codec.Operation("ListTasks"); !lists {
+	if _, lists := s.Codec.Traits().Operations["ListTasks"]; !lists {
 		_, err := s.Codec.Page(&engine.Page{}, dialect.View{})
 		require.ErrorIs(t, err, task.Unsupported)
 		return
@@ -245,10 +245,10 @@ func (s Suite) pushes(t *testing.T) {
 		"list": {engine.OpPushList, configs}, "list-empty": {engine.OpPushList, nil}, "delete": {engine.OpPushDelete, nil},
 	} {
 		has := slices.ContainsFunc(PushMethods, func(method string) bool {
-			op, ok := s.Codec.Operation(method)
+			op, ok := s.Codec.Traits().Operations[method]
 			return ok && op == p.op
 		})
-		if !has || name == "cleared" && s.Codec.ID() != dialect.V01 {
+		if !has || name == "cleared" && s.Codec.Traits().ID != dialect.V01 {
 			continue
 		}
 		document, err := s.Codec.Pushes(p.op, &engine.Pushes{TaskID: "t-1", Configs: p.configs})
@@ -304,7 +304,7 @@ func (s Suite) openings(t *testing.T) {
 func (s Suite) events(t *testing.T) {
 	identity := &task.Task{PublicID: "t-1", ContextID: "c-1"}
 	for name, event := range Events() {
-		document, err := s.Codec.Event(identity, event)
+		document, err := s.Codec.Event(identity, event, false)
 		require.NoError(t, err)
 		s.check(t, "StreamResponse", document)
 		Golden(t, "events/"+name, document)
@@ -317,12 +317,12 @@ func (s Suite) events(t *testing.T) {
 	s.check(t, "StreamResponse", document)
 	Golden(t, "events/direct", document)
 	question := &task.Event{Seq: 2, Kind: task.EventStatus, At: At, State: task.StateInputRequired, Message: agentSays("Which one?")}
-	document, err = s.Codec.Passed(identity, question)
+	document, err = s.Codec.Event(identity, question, true)
 	require.NoError(t, err)
 	s.check(t, "StreamResponse", document)
 	Golden(t, "events/passed", document)
 	for _, kind := range []task.EventKind{task.EventMessage, task.EventRun} {
-		document, err := s.Codec.Event(identity, &task.Event{Kind: kind, Message: agentSays("unseen"), Run: &task.RunNote{}})
+		document, err := s.Codec.Event(identity, &task.Event{Kind: kind, Message: agentSays("unseen"), Run: &task.RunNote{}}, false)
 		require.NoError(t, err)
 		require.Nil(t, document, "%s events are not shown", kind)
 	}
@@ -339,13 +339,13 @@ func (s Suite) faults(t *testing.T) {
 	incident := rpcfault.Incident{TaskID: "t \"1\""}
 	for k := range task.Kind(task.KindCount) {
 		err := task.Errorf(k, "the detail")
-		code, message := s.Codec.Error(err)
+		code, message := s.Codec.Traits().Faults.Describe(err)
 		require.Negative(t, code)
 		all[k.Error()] = fault{code, message, s.Codec.Details(err, incident)}
 	}
 	named := task.InvalidField("message.parts[1]", "is \"odd\"")
 	if data := s.Codec.Details(named, incident); data != nil {
-		code, message := s.Codec.Error(named)
+		code, message := s.Codec.Traits().Faults.Describe(named)
 		all["a member"] = fault{code, message, data}
 	}
 	ours := s.Codec.Details(&task.Error{}, rpcfault.Incident{ID: "e-1"})
@@ -396,7 +396,7 @@ func (s Suite) FuzzDecode(f *testing.F) {
 		engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete, engine.OpExtendedCard, engine.OpList,
 	}
 	for _, example := range Examples(f, s.Examples) {
-		op, _ := s.Codec.Operation(example.Method)
+		op := s.Codec.Traits().Operations[example.Method]
 		f.Add(uint8(slices.Index(ops, op)), example.Params)
 	}
 	for _, parts := range []string{
@@ -503,7 +503,7 @@ func (s Suite) Benchmark(b *testing.B) {
 		b.Run("encode event "+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.Codec.Event(identity, events[name]); err != nil {
+				if _, err := s.Codec.Event(identity, events[name], false); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -29,7 +29,7 @@ func All() []dialect.Codec { return codecs[:] }
 func Versions() []string {
 	var all []string
 	for _, c := range codecs {
-		all = append(all, c.Version())
+		all = append(all, c.Traits().Version)
 	}
 	return all
 }
@@ -38,7 +38,7 @@ func Versions() []string {
 // that is not served.
 func ByVersion(version string) dialect.Codec {
 	for _, c := range codecs {
-		if c.Version() == version {
+		if c.Traits().Version == version {
 			return c
 		}
 	}
@@ -48,8 +48,8 @@ func ByVersion(version string) dialect.Codec {
 // Union returns a codec that answers as c does and adds the members of another version. It returns
 // nil if there is no such codec.
 func Union(c dialect.Codec, version string) dialect.Codec {
-	if c.ID() == dialect.V03 && version == v01.Version {
-		return v03.Union{}
+	if c.Traits().ID == dialect.V03 && version == v01.Version {
+		return v03.Codec{Union: true}
 	}
 	return nil
 }
@@ -85,10 +85,10 @@ type Choice struct {
 func Pick(method, header, pin string, strict bool) (Choice, error) {
 	var candidates []dialect.Codec
 	for _, c := range codecs {
-		if pin != "" && pin != c.Version() {
+		if pin != "" && pin != c.Traits().Version {
 			continue
 		}
-		if _, ok := c.Operation(method); ok {
+		if _, ok := c.Traits().Operations[method]; ok {
 			candidates = append(candidates, c)
 		}
 	}
@@ -101,17 +101,17 @@ func Pick(method, header, pin string, strict bool) (Choice, error) {
 		return Choice{Codec: newest}, err
 	}
 	for _, c := range candidates {
-		if c.Version() == version {
+		if c.Traits().Version == version {
 			return Choice{Codec: c}, nil
 		}
 	}
 	switch {
-	case !strict, version == "" && (pin != "" || newest.ID() < dialect.V10):
+	case !strict, version == "" && (pin != "" || newest.Traits().ID < dialect.V10):
 		return Choice{Codec: newest, Ambiguous: len(candidates) > 1}, nil
 	case version == "":
-		return Choice{Codec: newest}, task.Errorf(task.Version, "without A2A-Version the request is in 0.3, which does not have this method; send A2A-Version: %s", newest.Version())
+		return Choice{Codec: newest}, task.Errorf(task.Version, "without A2A-Version the request is in 0.3, which does not have this method; send A2A-Version: %s", newest.Traits().Version)
 	}
-	return Choice{Codec: newest}, task.Errorf(task.Version, "A2A-Version %s does not have this method; %s does", version, newest.Version())
+	return Choice{Codec: newest}, task.Errorf(task.Version, "A2A-Version %s does not have this method; %s does", version, newest.Traits().Version)
 }
 
 // Admit checks an A2A-Version against the version of the path or gRPC service that the request was
@@ -121,12 +121,12 @@ func Admit(c dialect.Codec, header, place string, strict bool) error {
 	switch {
 	case err != nil:
 		return err
-	case !strict, version == c.Version(), version == "" && c.Version() == v03.Version:
+	case !strict, version == c.Traits().Version, version == "" && c.Traits().Version == v03.Version:
 		return nil
 	case version == "":
-		return task.Errorf(task.Version, "without A2A-Version the request is in 0.3, which does not have this %s; send A2A-Version: %s", place, c.Version())
+		return task.Errorf(task.Version, "without A2A-Version the request is in 0.3, which does not have this %s; send A2A-Version: %s", place, c.Traits().Version)
 	}
-	return task.Errorf(task.Version, "A2A-Version %s does not have this %s; %s does", version, place, c.Version())
+	return task.Errorf(task.Version, "A2A-Version %s does not have this %s; %s does", version, place, c.Traits().Version)
 }
 
 var published = regexp.MustCompile(`^(0\.1|0\.2|0\.3|1\.0)(\.[0-9]{1,3})?$`)

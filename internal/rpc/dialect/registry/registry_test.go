@@ -22,8 +22,8 @@ import (
 func TestCodecsAreAtTheirIndex(t *testing.T) {
 	t.Parallel()
 	for i, c := range registry.All() {
-		require.EqualValues(t, i, c.ID())
-		require.Equal(t, c, registry.ByVersion(c.Version()))
+		require.EqualValues(t, i, c.Traits().ID)
+		require.Equal(t, c, registry.ByVersion(c.Traits().Version))
 	}
 	require.Nil(t, registry.ByVersion("7.0"))
 }
@@ -53,10 +53,10 @@ func TestPick(t *testing.T) {
 				require.NotNil(t, choice.Codec, "the dialect of the error")
 				got = "version"
 			case choice.Ambiguous:
-				require.Equal(t, "0.3", choice.Codec.Version(), line)
+				require.Equal(t, "0.3", choice.Codec.Traits().Version, line)
 				got = "any"
 			default:
-				got = choice.Codec.Version()
+				got = choice.Codec.Traits().Version
 			}
 			require.Equal(t, want, got, "%s, strict %v", line, strict)
 		}

@@ -15,6 +15,10 @@ func (Codec) Page(*engine.Page, dialect.View) ([]byte, error) {
 	return nil, &task.Error{Kind: task.Unsupported}
 }
 
+// Closes reports whether a status event with this state is final. The streams of a send and of a
+// resubscription both end when the task has settled.
+func (Codec) Closes(_ engine.Op, s task.State) bool { return s.Settled() }
+
 // Details renders the id that leads an operator to the log line. These versions define nothing
 // else.
 func (Codec) Details(_ *task.Error, in fault.Incident) []byte {

@@ -20,13 +20,8 @@ type Codec struct{ v0.Codec }
 
 var _ dialect.Codec = Codec{}
 
-// ID returns dialect.V01.
-func (Codec) ID() dialect.ID { return dialect.V01 }
-
-// Version returns "0.1".
-func (Codec) Version() string { return Version }
-
 var traits = dialect.Traits{
+	ID: dialect.V01, Version: Version, Operations: operations, Faults: faults,
 	ContextMember: "sessionId", PartsMember: "message.parts", EchoHeader: dialect.ExtensionsHeader, ReopensTasks: true,
 	Card: card.RenderLegacy, WholeTasks: true, TokenHeaders: []string{"X-A2A-Notification-Token", "X-A2A-Token"},
 	IDsOnRequest: true,                                                                                // samples/js
@@ -46,16 +41,6 @@ var operations = map[string]engine.Op{
 	"tasks/pushNotification/get": engine.OpPushGet,
 }
 
-// Operation maps a method name.
-func (Codec) Operation(method string) (engine.Op, bool) {
-	op, ok := operations[method]
-	return op, ok
-}
-
-// Closes reports whether a status event with this state is final. The streams of a send and of a
-// resubscription both end when the task has settled.
-func (Codec) Closes(_ engine.Op, s task.State) bool { return s.Settled() }
-
 // The second edition has codes for conditions that no other version has codes for. Later versions
 // use the numbers from -32006 on for something else.
 var faults = fault.Base.Override(map[task.Kind]fault.JSONRPC{
@@ -70,9 +55,3 @@ var faults = fault.Base.Override(map[task.Kind]fault.JSONRPC{
 	task.RateLimited:          {Code: -32010},
 	task.Unavailable:          {Code: -32011},
 })
-
-// Faults returns the table of 0.1.
-func (Codec) Faults(bool) *fault.Table { return faults }
-
-// Error gives the code and the message of an error.
-func (Codec) Error(err *task.Error) (code int, message string) { return faults.Describe(err) }

@@ -72,7 +72,7 @@ func TestDataArraysAreUnchanged(t *testing.T) {
 	document, err := v01.Codec{}.Event(&task.Task{PublicID: "t"}, &task.Event{
 		Kind:     task.EventArtifact,
 		Artifact: &task.Artifact{Parts: []task.Part{{Kind: task.PartData, Data: []byte("[1,\n 2]")}, {Kind: task.PartURL}}},
-	})
+	}, false)
 	require.NoError(t, err)
 	require.Equal(t, `{"id":"t","artifact":{"index":0,"parts":[{"type":"data","data":[1,2]},{"type":"file","file":{}}]}}`, string(document)) //nolint:testifylint // one line is the point
 }
@@ -81,7 +81,7 @@ func TestClientStateMetadataIsKept(t *testing.T) {
 	t.Parallel()
 	document, err := v01.Codec{}.Event(&task.Task{PublicID: "t"}, &task.Event{
 		Kind: task.EventStatus, State: task.StateRejected, Metadata: []byte(`{"a2a_state":"mine"}`),
-	})
+	}, false)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"id":"t","status":{"state":"failed"},"final":true,"metadata":{"a2a_state":"mine"}}`, string(document))
 }

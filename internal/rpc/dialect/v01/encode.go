@@ -66,10 +66,10 @@ func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 }
 
 // Event renders a status or artifact event.
-func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
+func (Codec) Event(t *task.Task, e *task.Event, passed bool) ([]byte, error) {
 	switch e.Kind {
 	case task.EventStatus:
-		return appendStatusEvent(make([]byte, 0, 256), t, e, e.State.Settled()), nil
+		return appendStatusEvent(make([]byte, 0, 256), t, e, e.State.Settled() && !passed), nil
 	case task.EventArtifact:
 		return appendArtifactEvent(make([]byte, 0, 192+rawjson.Size(e.Artifact.Parts)), t, e), nil
 	case task.EventMessage, task.EventRun:
@@ -77,13 +77,8 @@ func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	return nil, nil
 }
 
-// Passed renders a status event that is not marked as final.
-func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
-	return appendStatusEvent(nil, t, e, false), nil
-}
-
 // Direct renders a bare message as the only status event of a completed task.
-func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return c.Event(t, e) }
+func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return c.Event(t, e, false) }
 
 func appendStatusEvent(dst []byte, t *task.Task, e *task.Event, final bool) []byte {
 	dst = append(dst, `{"id":`...)

@@ -16,23 +16,36 @@ import (
 const Version = "0.3"
 
 // Codec is the vocabulary of A2A 0.2 and 0.3.
-type Codec struct{ v0.Codec }
+type Codec struct {
+	v0.Codec
+	// Union adds to the documents what a client of 0.1 looks for: sessionId, the type of a part and the index of an artifact, and
+	// in events the id and the marks of a chunk. Clients ignore members that they do not know. It is for requests that read the
+	// same in both versions. States keep their names of 0.3.
+	Union bool
+}
 
 var _ dialect.Codec = Codec{}
 
-// ID returns dialect.V03.
-func (Codec) ID() dialect.ID { return dialect.V03 }
-
-// Version returns "0.3".
-func (Codec) Version() string { return Version }
-
 var traits = dialect.Traits{
+	ID: dialect.V03, Version: Version, Operations: operations, Faults: faults,
 	ContextMember: "message.contextId", PartsMember: "message.parts", Extensions: true, EchoHeader: dialect.OldExtensionsHeader, Interfaces: true, AdoptsTaskIDs: true,
 	Card: card.RenderLegacy, WholeTasks: true, TokenHeaders: []string{"X-A2A-Notification-Token"},
 }
 
+// unionTraits differ in the ID alone: caches keep the two forms of an event apart.
+var unionTraits = func() dialect.Traits {
+	t := traits
+	t.ID = dialect.V03Union
+	return t
+}()
+
 // Traits returns the traits of 0.3.
-func (Codec) Traits() *dialect.Traits { return &traits }
+func (c Codec) Traits() *dialect.Traits {
+	if c.Union {
+		return &unionTraits
+	}
+	return &traits
+}
 
 var operations = map[string]engine.Op{
 	"message/send":                        engine.OpSend,
@@ -46,16 +59,6 @@ var operations = map[string]engine.Op{
 	"tasks/pushNotificationConfig/delete": engine.OpPushDelete,
 	"agent/getAuthenticatedExtendedCard":  engine.OpExtendedCard,
 }
-
-// Operation maps a method name.
-func (Codec) Operation(method string) (engine.Op, bool) {
-	op, ok := operations[method]
-	return op, ok
-}
-
-// Closes reports whether a status event with this state is final. The streams of a send and of a
-// resubscription both end when the task has settled.
-func (Codec) Closes(_ engine.Op, s task.State) bool { return s.Settled() }
 
 // 0.3 has no code for the state of a task or for extensions: such a request has invalid parameters.
 // The document of 0.3 leaves the statuses open. These are the statuses of official servers.
@@ -73,9 +76,3 @@ var faults = fault.Base.Override(map[task.Kind]fault.JSONRPC{
 	task.Version:              {HTTP: 400, GRPC: fault.GRPCUnimplemented},
 	task.Busy:                 {HTTP: 409, GRPC: fault.GRPCFailedPrecondition},
 })
-
-// Faults returns the table of 0.3.
-func (Codec) Faults(bool) *fault.Table { return faults }
-
-// Error gives the code and the message of an error.
-func (Codec) Error(err *task.Error) (code int, message string) { return faults.Describe(err) }

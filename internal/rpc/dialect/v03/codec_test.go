@@ -60,7 +60,7 @@ func TestUnionContainsBothVersions(t *testing.T) {
 	schemas := []*dialecttest.Schemas{dialecttest.NewSchemas(t, "0.3.0"), dialecttest.NewSchemas(t, "0.1.0")}
 	all := dialect.View{History: engine.AllHistory}
 	for name, sample := range dialecttest.Tasks() {
-		document, err := v03.Union{}.Result(engine.OpGet, sample, all)
+		document, err := v03.Codec{Union: true}.Result(engine.OpGet, sample, all)
 		require.NoError(t, err)
 		new03, err := v03.Codec{}.Result(engine.OpGet, sample, all)
 		require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestUnionContainsBothVersions(t *testing.T) {
 		require.NoError(t, err)
 		contains(t, name, document, old01)
 		schemas[1].Check(t, "Task", document)
-		openings, err := v03.Union{}.Opening(engine.OpSubscribe, sample)
+		openings, err := v03.Codec{Union: true}.Opening(engine.OpSubscribe, sample)
 		require.NoError(t, err)
 		require.Equal(t, sample.Status.State.Settled(), len(openings) == 2, name)
 		for _, opening := range openings[1:] {
@@ -82,29 +82,25 @@ func TestUnionContainsBothVersions(t *testing.T) {
 	}
 	identity := &task.Task{PublicID: "t-1", ContextID: "c-1"}
 	for name, event := range dialecttest.Events() {
-		renderings := []func(dialect.Codec, *task.Task, *task.Event) ([]byte, error){dialect.Codec.Event}
-		if event.Kind == task.EventStatus {
-			renderings = append(renderings, dialect.Codec.Passed)
-		}
-		for _, render := range renderings {
-			document, err := render(v03.Union{}, identity, event)
+		for _, passed := range []bool{false, event.Kind == task.EventStatus} {
+			document, err := v03.Codec{Union: true}.Event(identity, event, passed)
 			require.NoError(t, err)
-			new03, err := render(v03.Codec{}, identity, event)
+			new03, err := v03.Codec{}.Event(identity, event, passed)
 			require.NoError(t, err)
 			contains(t, name, document, new03)
 			if event.Kind == task.EventStatus && !has01(event.State) {
 				continue
 			}
-			old01, err := render(v01.Codec{}, identity, event)
+			old01, err := v01.Codec{}.Event(identity, event, passed)
 			require.NoError(t, err)
 			contains(t, name, document, old01)
 		}
 	}
 	sample := dialecttest.Tasks()["completed"]
-	document, err := v03.Union{}.Result(engine.OpGet, sample, all)
+	document, err := v03.Codec{Union: true}.Result(engine.OpGet, sample, all)
 	require.NoError(t, err)
 	dialecttest.Golden(t, "union/completed", document)
-	require.NotEqual(t, v03.Codec{}.ID(), v03.Union{}.ID(), "the union has no form for events")
+	require.NotEqual(t, v03.Codec{}.Traits().ID, v03.Codec{Union: true}.Traits().ID, "the union has no form for events")
 }
 
 // has01 reports whether 0.1 has a state by the same name.

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// form renders the documents. Its methods match those of Codec.
+// form renders the documents.
 type form struct {
 	parts v0.Style
 	// both adds members that a client of 0.1 would miss.
@@ -24,63 +24,58 @@ var (
 	union = &form{parts: v0.Style{Discriminator: "kind", Second: "type"}, both: true}
 )
 
+func (c Codec) form() *form {
+	if c.Union {
+		return union
+	}
+	return plain
+}
+
 // Result renders the task. For a send it may render the agent's bare message.
-func (Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
-	return plain.result(op, t, v), nil
+func (c Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
+	f := c.form()
+	if op == engine.OpSend && t.Direct && t.Status.Message != nil {
+		return f.appendBare(nil, t, t.Status.Message), nil
+	}
+	return f.appendTask(nil, t, v), nil
 }
 
 // Opening renders the task with all its history. If the task has settled, the final status event
 // that a client waits for follows at once. If a bare message has answered a stream request, that
 // message is the whole stream.
-func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) { return plain.opening(op, t), nil }
-
-// Event renders a status or artifact event.
-func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
-	return plain.event(t, e, e.State.Settled()), nil
-}
-
-// Passed renders a status event that is not marked as final.
-func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
-	return plain.event(t, e, false), nil
-}
-
-// Direct renders a bare message. An event without a message becomes the status event that ends its
-// task.
-func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) {
-	if e.Message == nil {
-		return c.Event(t, e)
-	}
-	return plain.appendBare(nil, t, e.Message), nil
-}
-
-func (f *form) result(op engine.Op, t *task.Task, v dialect.View) []byte {
-	if op == engine.OpSend && t.Direct && t.Status.Message != nil {
-		return f.appendBare(nil, t, t.Status.Message)
-	}
-	return f.appendTask(nil, t, v)
-}
-
-func (f *form) opening(op engine.Op, t *task.Task) [][]byte {
+func (c Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
+	f := c.form()
 	if op == engine.OpStream && t.Direct && t.Status.Message != nil {
-		return [][]byte{f.appendBare(nil, t, t.Status.Message)}
+		return [][]byte{f.appendBare(nil, t, t.Status.Message)}, nil
 	}
 	documents := [][]byte{f.appendTask(nil, t, dialect.View{History: engine.AllHistory})}
 	if t.Status.State.Settled() {
 		e := &task.Event{State: t.Status.State, Message: t.Status.Message, At: t.Status.At}
 		documents = append(documents, f.appendStatusEvent(nil, t, e, true))
 	}
-	return documents
+	return documents, nil
 }
 
-func (f *form) event(t *task.Task, e *task.Event, final bool) []byte {
+// Event renders a status or artifact event.
+func (c Codec) Event(t *task.Task, e *task.Event, passed bool) ([]byte, error) {
+	f := c.form()
 	switch e.Kind {
 	case task.EventStatus:
-		return f.appendStatusEvent(make([]byte, 0, 320), t, e, final)
+		return f.appendStatusEvent(make([]byte, 0, 320), t, e, e.State.Settled() && !passed), nil
 	case task.EventArtifact:
-		return f.appendArtifactEvent(make([]byte, 0, 320+rawjson.Size(e.Artifact.Parts)), t, e)
+		return f.appendArtifactEvent(make([]byte, 0, 320+rawjson.Size(e.Artifact.Parts)), t, e), nil
 	case task.EventMessage, task.EventRun:
 	}
-	return nil
+	return nil, nil
+}
+
+// Direct renders a bare message. An event without a message becomes the status event that ends its
+// task.
+func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) {
+	if e.Message == nil {
+		return c.Event(t, e, false)
+	}
+	return plain.appendBare(nil, t, e.Message), nil
 }
 
 // appendBare appends a bare message. It names no task, so that the client does not take it for a

@@ -22,11 +22,9 @@ type Codec struct {
 
 var _ dialect.Codec = Codec{}
 
-// ID returns dialect.V03Proto.
-func (Codec) ID() dialect.ID { return dialect.V03Proto }
-
 var traits = func() dialect.Traits {
 	t := *v03.Codec{}.Traits()
+	t.ID, t.Operations = dialect.V03Proto, operations
 	t.PartsMember = "message.content"
 	t.Card = card.RenderEither
 	return t
@@ -49,12 +47,6 @@ var operations = map[string]engine.Op{
 	"ListTaskPushNotificationConfig":   engine.OpPushList,
 	"DeleteTaskPushNotificationConfig": engine.OpPushDelete,
 	"GetAgentCard":                     engine.OpExtendedCard,
-}
-
-// Operation maps the name of a gRPC method.
-func (Codec) Operation(method string) (engine.Op, bool) {
-	op, ok := operations[method]
-	return op, ok
 }
 
 // Opening renders the task with all its history. If the task has settled, the final status event

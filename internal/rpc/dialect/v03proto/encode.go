@@ -39,13 +39,8 @@ func (c Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error
 func (c Codec) Page(p *engine.Page, v dialect.View) ([]byte, error) { return c.style().Page(p, v), nil }
 
 // Event renders a StreamResponse with a status or artifact event.
-func (c Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
-	return c.style().Event(t, e, e.State.Settled()), nil
-}
-
-// Passed renders a status event that is not marked as final.
-func (c Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
-	return c.style().Event(t, e, false), nil
+func (c Codec) Event(t *task.Task, e *task.Event, passed bool) ([]byte, error) {
+	return c.style().Event(t, e, e.State.Settled() && !passed), nil
 }
 
 // Direct renders a StreamResponse with a bare message.

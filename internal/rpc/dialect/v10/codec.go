@@ -22,13 +22,8 @@ type Codec struct{}
 
 var _ dialect.Codec = Codec{}
 
-// ID returns dialect.V10.
-func (Codec) ID() dialect.ID { return dialect.V10 }
-
-// Version returns "1.0".
-func (Codec) Version() string { return Version }
-
 var traits = dialect.Traits{
+	ID: dialect.V10, Version: Version, Operations: operations, Faults: &fault.Base, Former: former,
 	ContextMember: "message.contextId", PartsMember: "message.parts", Extensions: true, EchoHeader: dialect.ExtensionsHeader, Interfaces: true, Tenants: true,
 	Card: card.RenderStrict, UndeclaredCards: true,
 	TokenHeaders: []string{"X-A2A-Notification-Token", "A2A-Notification-Token"}, AuthorizesKeys: true,
@@ -37,6 +32,7 @@ var traits = dialect.Traits{
 // Traits returns the traits of 1.0.
 func (Codec) Traits() *dialect.Traits { return &traits }
 
+// operations have the names of the gRPC methods.
 var operations = map[string]engine.Op{
 	"SendMessage":                      engine.OpSend,
 	"SendStreamingMessage":             engine.OpStream,
@@ -49,12 +45,6 @@ var operations = map[string]engine.Op{
 	"ListTaskPushNotificationConfigs":  engine.OpPushList,
 	"DeleteTaskPushNotificationConfig": engine.OpPushDelete,
 	"GetExtendedAgentCard":             engine.OpExtendedCard,
-}
-
-// Operation maps a method name, which is also the name of the gRPC method.
-func (Codec) Operation(method string) (engine.Op, bool) {
-	op, ok := operations[method]
-	return op, ok
 }
 
 // Closes reports whether a stream ends after a status. A task that waits for input or credentials
@@ -75,17 +65,6 @@ var former = fault.Base.Statuses(map[task.Kind]fault.Status{
 	task.BadAgentReply:        {HTTP: 502, GRPC: fault.GRPCInternal},
 	task.Version:              {HTTP: 400, GRPC: fault.GRPCUnimplemented},
 })
-
-// Faults returns the table of 1.0.1, or of 1.0.0 if ofFormer is set.
-func (Codec) Faults(ofFormer bool) *fault.Table {
-	if ofFormer {
-		return former
-	}
-	return &fault.Base
-}
-
-// Error gives the code and the message of an error.
-func (Codec) Error(err *task.Error) (code int, message string) { return fault.Base.Describe(err) }
 
 // Details renders the google.rpc objects that describe an error to programs.
 func (Codec) Details(err *task.Error, in fault.Incident) []byte { return fault.Base.Details(err, in) }

@@ -25,11 +25,10 @@ func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 	return [][]byte{style.Opening(op, t)}, nil
 }
 
-// Event renders a StreamResponse with a status or artifact event.
-func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) { return style.Event(t, e, false), nil }
-
-// Passed renders a status event like any other: no member marks the final one.
-func (c Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) { return c.Event(t, e) }
+// Event renders a StreamResponse with a status or artifact event. No member marks the final status.
+func (Codec) Event(t *task.Task, e *task.Event, _ bool) ([]byte, error) {
+	return style.Event(t, e, false), nil
+}
 
 // Direct renders a StreamResponse with a bare message.
 func (Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return style.Direct(t, e), nil }

@@ -122,7 +122,7 @@ func (c Codec) Notification(t *task.Task, e *task.Event, n dialect.Notify) (body
 	case dialect.Direct(t, e):
 		body, err = c.Direct(t, e)
 	default:
-		body, err = c.Event(t, e)
+		body, err = c.Event(t, e, false)
 	}
 	return body, mediaType, err
 }
