@@ -105,7 +105,7 @@ func (p *Problem) Answer(w http.ResponseWriter, r *http.Request, timeout time.Du
 	}
 	h := w.Header()
 	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
-		h.Set("Retry-After", strconv.Itoa(int((max(p.After, time.Second)+time.Second-1)/time.Second)))
+		h.Set("Retry-After", fault.Seconds(p.After))
 	}
 	for _, c := range p.challenges {
 		h.Add("WWW-Authenticate", c)

@@ -101,7 +101,7 @@ func (x *exchange) unread(bad *web.BodyFault) {
 	case http.StatusRequestEntityTooLarge:
 		x.Base.Operations.Limited(&x.Request, dispatch.LimitBody)
 		row := x.faults().Row(task.TooLarge)
-		x.refuse(bad.Status, row.Reason, fault.StatusName(row.GRPC), row.Code, row.Message+": "+bad.Msg)
+		x.refuse(bad.Status, row.Reason, row.GRPC.String(), row.Code, row.Message+": "+bad.Msg)
 	case http.StatusUnsupportedMediaType:
 		x.refuse(bad.Status, "INVALID_REQUEST", "INVALID_ARGUMENT", codeInvalidRequest, "Request payload validation error: "+bad.Msg)
 	case http.StatusRequestTimeout:
@@ -136,7 +136,7 @@ func (x *exchange) Broken(err error, attrs ...any) {
 func (x *exchange) tell(e *task.Error, in fault.Incident) {
 	faults := x.faults()
 	row := faults.Row(e.Kind)
-	f := &httpjson.Failure{HTTP: row.HTTP, Status: fault.StatusName(row.GRPC), Reason: row.Reason, Details: x.Codec.Details(e, in)}
+	f := &httpjson.Failure{HTTP: row.HTTP, Status: row.GRPC.String(), Reason: row.Reason, Details: x.Codec.Details(e, in)}
 	f.Code, f.Message = faults.Describe(e)
 	document := x.version.ErrorBody(f)
 	if x.Out != nil {

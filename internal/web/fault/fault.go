@@ -9,18 +9,19 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/genproto/googleapis/rpc/code"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Row is how one kind of error appears, in every binding.
 type Row struct {
-	Code    int     // JSON-RPC
-	Message string  // as the published schema words it
-	HTTP    int     // status, HTTP+JSON
-	GRPC    uint32  // status, gRPC
-	Reason  string  // google.rpc.ErrorInfo
-	Problem Problem // our own APIs: admin, run and worker
+	Code    int       // JSON-RPC
+	Message string    // as the published schema words it
+	HTTP    int       // status, HTTP+JSON
+	GRPC    code.Code // status, gRPC
+	Reason  string    // google.rpc.ErrorInfo
+	Problem Problem   // our own APIs: admin, run and worker
 }
 
 // Problem is how a kind of error appears in a problem document.
@@ -32,42 +33,29 @@ type Problem struct {
 // Table has a row for each task.Kind.
 type Table [task.KindCount]Row
 
-// The gRPC status codes that tables use.
-const (
-	GRPCInvalidArgument    = 3
-	GRPCNotFound           = 5
-	GRPCPermissionDenied   = 7
-	GRPCResourceExhausted  = 8
-	GRPCFailedPrecondition = 9
-	GRPCUnimplemented      = 12
-	GRPCInternal           = 13
-	GRPCUnavailable        = 14
-	GRPCUnauthenticated    = 16
-)
-
 // Base is the table of A2A 1.0. Kinds without a JSON-RPC code in 1.0 take the nearest one: -32600
 // where the HTTP status blames the client, -32603 where it blames the server.
 var Base = Table{
-	task.Internal:             {-32603, "Internal error", 500, GRPCInternal, "INTERNAL_ERROR", Problem{500, "internal"}},
-	task.NotFound:             {-32001, "Task not found", 404, GRPCNotFound, "TASK_NOT_FOUND", Problem{404, "not_found"}},
-	task.NotCancelable:        {-32002, "Task cannot be canceled", 400, GRPCFailedPrecondition, "TASK_NOT_CANCELABLE", Problem{409, "conflict"}},
-	task.PushUnsupported:      {-32003, "Push Notification is not supported", 400, GRPCFailedPrecondition, "PUSH_NOTIFICATION_NOT_SUPPORTED", Problem{409, "conflict"}},
-	task.Unsupported:          {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
-	task.StreamingUnsupported: {-32004, "Streaming is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
-	task.ContentType:          {-32005, "Incompatible content types", 400, GRPCInvalidArgument, "CONTENT_TYPE_NOT_SUPPORTED", Problem{400, "invalid"}},
-	task.BadAgentReply:        {-32006, "Invalid agent response", 500, GRPCInternal, "INVALID_AGENT_RESPONSE", Problem{500, "internal"}},
-	task.NoExtendedCard:       {-32007, "Authenticated Extended Card is not configured", 400, GRPCFailedPrecondition, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", Problem{409, "conflict"}},
-	task.ExtensionRequired:    {-32008, "A required extension was not named", 400, GRPCFailedPrecondition, "EXTENSION_SUPPORT_REQUIRED", Problem{409, "conflict"}},
-	task.Version:              {-32009, "Version not supported", 400, GRPCFailedPrecondition, "VERSION_NOT_SUPPORTED", Problem{400, "invalid"}},
-	task.Invalid:              {-32602, "Invalid parameters", 400, GRPCInvalidArgument, "INVALID_PARAMS", Problem{400, "invalid"}},
-	task.Terminal:             {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
-	task.Busy:                 {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
-	task.Unauthenticated:      {-32600, "Authentication required", 401, GRPCUnauthenticated, "UNAUTHENTICATED", Problem{401, "unauthenticated"}},
-	task.Forbidden:            {-32600, "Authorization failed", 403, GRPCPermissionDenied, "FORBIDDEN", Problem{403, "forbidden"}},
-	task.RateLimited:          {-32603, "Rate limit exceeded", 429, GRPCResourceExhausted, "RATE_LIMITED", Problem{429, "busy"}},
-	task.Unavailable:          {-32603, "A required resource is unavailable", 503, GRPCUnavailable, "UNAVAILABLE", Problem{503, "unavailable"}},
-	task.TooLarge:             {-32600, "Request too large", 413, GRPCResourceExhausted, "REQUEST_TOO_LARGE", Problem{413, "too_large"}},
-	task.LeaseLost:            {-32603, "Internal error", 500, GRPCInternal, "INTERNAL_ERROR", Problem{410, "over"}},
+	task.Internal:             {-32603, "Internal error", 500, code.Code_INTERNAL, "INTERNAL_ERROR", Problem{500, "internal"}},
+	task.NotFound:             {-32001, "Task not found", 404, code.Code_NOT_FOUND, "TASK_NOT_FOUND", Problem{404, "not_found"}},
+	task.NotCancelable:        {-32002, "Task cannot be canceled", 400, code.Code_FAILED_PRECONDITION, "TASK_NOT_CANCELABLE", Problem{409, "conflict"}},
+	task.PushUnsupported:      {-32003, "Push Notification is not supported", 400, code.Code_FAILED_PRECONDITION, "PUSH_NOTIFICATION_NOT_SUPPORTED", Problem{409, "conflict"}},
+	task.Unsupported:          {-32004, "This operation is not supported", 400, code.Code_FAILED_PRECONDITION, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
+	task.StreamingUnsupported: {-32004, "Streaming is not supported", 400, code.Code_FAILED_PRECONDITION, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
+	task.ContentType:          {-32005, "Incompatible content types", 400, code.Code_INVALID_ARGUMENT, "CONTENT_TYPE_NOT_SUPPORTED", Problem{400, "invalid"}},
+	task.BadAgentReply:        {-32006, "Invalid agent response", 500, code.Code_INTERNAL, "INVALID_AGENT_RESPONSE", Problem{500, "internal"}},
+	task.NoExtendedCard:       {-32007, "Authenticated Extended Card is not configured", 400, code.Code_FAILED_PRECONDITION, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", Problem{409, "conflict"}},
+	task.ExtensionRequired:    {-32008, "A required extension was not named", 400, code.Code_FAILED_PRECONDITION, "EXTENSION_SUPPORT_REQUIRED", Problem{409, "conflict"}},
+	task.Version:              {-32009, "Version not supported", 400, code.Code_FAILED_PRECONDITION, "VERSION_NOT_SUPPORTED", Problem{400, "invalid"}},
+	task.Invalid:              {-32602, "Invalid parameters", 400, code.Code_INVALID_ARGUMENT, "INVALID_PARAMS", Problem{400, "invalid"}},
+	task.Terminal:             {-32004, "This operation is not supported", 400, code.Code_FAILED_PRECONDITION, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
+	task.Busy:                 {-32004, "This operation is not supported", 400, code.Code_FAILED_PRECONDITION, "UNSUPPORTED_OPERATION", Problem{409, "conflict"}},
+	task.Unauthenticated:      {-32600, "Authentication required", 401, code.Code_UNAUTHENTICATED, "UNAUTHENTICATED", Problem{401, "unauthenticated"}},
+	task.Forbidden:            {-32600, "Authorization failed", 403, code.Code_PERMISSION_DENIED, "FORBIDDEN", Problem{403, "forbidden"}},
+	task.RateLimited:          {-32603, "Rate limit exceeded", 429, code.Code_RESOURCE_EXHAUSTED, "RATE_LIMITED", Problem{429, "busy"}},
+	task.Unavailable:          {-32603, "A required resource is unavailable", 503, code.Code_UNAVAILABLE, "UNAVAILABLE", Problem{503, "unavailable"}},
+	task.TooLarge:             {-32600, "Request too large", 413, code.Code_RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE", Problem{413, "too_large"}},
+	task.LeaseLost:            {-32603, "Internal error", 500, code.Code_INTERNAL, "INTERNAL_ERROR", Problem{410, "over"}},
 }
 
 // JSONRPC is a version's own code and message.
@@ -90,7 +78,7 @@ func (t Table) Override(own map[task.Kind]JSONRPC) *Table {
 // Status is a version's own pair of statuses for HTTP+JSON and gRPC.
 type Status struct {
 	HTTP int
-	GRPC uint32
+	GRPC code.Code
 }
 
 // Statuses returns the table with the statuses of some rows replaced.
@@ -171,11 +159,12 @@ func RetryAfter(err *task.Error) string {
 	if err.Kind != task.Unavailable && err.Kind != task.RateLimited {
 		return ""
 	}
-	wait := err.RetryAfter
-	if wait <= 0 {
-		wait = time.Second
-	}
-	return strconv.Itoa(int(math.Ceil(wait.Seconds())))
+	return Seconds(err.RetryAfter)
+}
+
+// Seconds writes a wait for Retry-After: in whole seconds, at least one.
+func Seconds(wait time.Duration) string {
+	return strconv.Itoa(int(math.Ceil(max(wait, time.Second).Seconds())))
 }
 
 // Headers adds the HTTP headers of an error.
@@ -186,29 +175,6 @@ func Headers(err *task.Error, set func(name, value string)) {
 	for _, challenge := range err.Challenges {
 		set("WWW-Authenticate", challenge)
 	}
-}
-
-// StatusName returns the name of a status in google.rpc.Code, for the statuses that the tables use.
-func StatusName(status uint32) string {
-	switch status {
-	case GRPCInvalidArgument:
-		return "INVALID_ARGUMENT"
-	case GRPCNotFound:
-		return "NOT_FOUND"
-	case GRPCPermissionDenied:
-		return "PERMISSION_DENIED"
-	case GRPCResourceExhausted:
-		return "RESOURCE_EXHAUSTED"
-	case GRPCFailedPrecondition:
-		return "FAILED_PRECONDITION"
-	case GRPCUnimplemented:
-		return "UNIMPLEMENTED"
-	case GRPCUnavailable:
-		return "UNAVAILABLE"
-	case GRPCUnauthenticated:
-		return "UNAUTHENTICATED"
-	}
-	return "INTERNAL"
 }
 
 // detail returns what an error says beyond its row.

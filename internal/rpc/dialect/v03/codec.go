@@ -4,6 +4,8 @@
 package v03
 
 import (
+	"google.golang.org/genproto/googleapis/rpc/code"
+
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -66,13 +68,13 @@ var faults = fault.Base.Override(map[task.Kind]fault.JSONRPC{
 	task.ExtensionRequired: {Code: -32602},
 	task.Terminal:          {Code: -32602, Message: "Invalid parameters"},
 }).Statuses(map[task.Kind]fault.Status{
-	task.NotCancelable:        {HTTP: 409, GRPC: fault.GRPCFailedPrecondition},
-	task.PushUnsupported:      {HTTP: 501, GRPC: fault.GRPCUnimplemented},
-	task.Unsupported:          {HTTP: 501, GRPC: fault.GRPCUnimplemented},
-	task.StreamingUnsupported: {HTTP: 501, GRPC: fault.GRPCUnimplemented},
-	task.ContentType:          {HTTP: 415, GRPC: fault.GRPCInvalidArgument},
-	task.BadAgentReply:        {HTTP: 502, GRPC: fault.GRPCInternal},
-	task.NoExtendedCard:       {HTTP: 404, GRPC: fault.GRPCNotFound},
-	task.Version:              {HTTP: 400, GRPC: fault.GRPCUnimplemented},
-	task.Busy:                 {HTTP: 409, GRPC: fault.GRPCFailedPrecondition},
+	task.NotCancelable:        {HTTP: 409, GRPC: code.Code_FAILED_PRECONDITION},
+	task.PushUnsupported:      {HTTP: 501, GRPC: code.Code_UNIMPLEMENTED},
+	task.Unsupported:          {HTTP: 501, GRPC: code.Code_UNIMPLEMENTED},
+	task.StreamingUnsupported: {HTTP: 501, GRPC: code.Code_UNIMPLEMENTED},
+	task.ContentType:          {HTTP: 415, GRPC: code.Code_INVALID_ARGUMENT},
+	task.BadAgentReply:        {HTTP: 502, GRPC: code.Code_INTERNAL},
+	task.NoExtendedCard:       {HTTP: 404, GRPC: code.Code_NOT_FOUND},
+	task.Version:              {HTTP: 400, GRPC: code.Code_UNIMPLEMENTED},
+	task.Busy:                 {HTTP: 409, GRPC: code.Code_FAILED_PRECONDITION},
 })

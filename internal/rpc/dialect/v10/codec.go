@@ -4,6 +4,8 @@
 package v10
 
 import (
+	"google.golang.org/genproto/googleapis/rpc/code"
+
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -57,13 +59,13 @@ func (Codec) Closes(op engine.Op, s task.State) bool {
 // The statuses of 1.0.0 that 1.0.1 has changed. Clients read the reason; conformance suites read
 // the number.
 var former = fault.Base.Statuses(map[task.Kind]fault.Status{
-	task.NotCancelable:        {HTTP: 409, GRPC: fault.GRPCFailedPrecondition},
-	task.PushUnsupported:      {HTTP: 400, GRPC: fault.GRPCUnimplemented},
-	task.Unsupported:          {HTTP: 400, GRPC: fault.GRPCUnimplemented},
-	task.StreamingUnsupported: {HTTP: 400, GRPC: fault.GRPCUnimplemented},
-	task.ContentType:          {HTTP: 415, GRPC: fault.GRPCInvalidArgument},
-	task.BadAgentReply:        {HTTP: 502, GRPC: fault.GRPCInternal},
-	task.Version:              {HTTP: 400, GRPC: fault.GRPCUnimplemented},
+	task.NotCancelable:        {HTTP: 409, GRPC: code.Code_FAILED_PRECONDITION},
+	task.PushUnsupported:      {HTTP: 400, GRPC: code.Code_UNIMPLEMENTED},
+	task.Unsupported:          {HTTP: 400, GRPC: code.Code_UNIMPLEMENTED},
+	task.StreamingUnsupported: {HTTP: 400, GRPC: code.Code_UNIMPLEMENTED},
+	task.ContentType:          {HTTP: 415, GRPC: code.Code_INVALID_ARGUMENT},
+	task.BadAgentReply:        {HTTP: 502, GRPC: code.Code_INTERNAL},
+	task.Version:              {HTTP: 400, GRPC: code.Code_UNIMPLEMENTED},
 })
 
 // Details renders the google.rpc objects that describe an error to programs.
