@@ -2,6 +2,7 @@ package pgembed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -66,12 +67,9 @@ func ownerAccount(path string) (account, error) {
 
 func lentAccount(u *user.User) (account, error) {
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return account{}, fmt.Errorf("parse the user id of %s: %w", u.Username, err)
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		return account{}, fmt.Errorf("parse the group id of %s: %w", u.Username, err)
+	gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(err, gidErr); err != nil {
+		return account{}, fmt.Errorf("parse the ids of the user %s: %w", u.Username, err)
 	}
 	return account{name: u.Username, uid: uint32(uid), gid: uint32(gid), lent: true}, nil
 }

@@ -103,19 +103,19 @@ func (c cluster) run(ctx context.Context) error {
 // adopt uses a server that is already running. It returns false if no server runs. It stops a server that cannot be
 // used.
 func (c cluster) adopt(ctx context.Context) (bool, error) {
-	pm, err := c.postmaster()
-	if err != nil || pm.pid == 0 {
+	pid, err := c.postmaster()
+	if err != nil || pid == 0 {
 		return false, err
 	}
-	err = c.awaitAnswer(ctx, pm)
+	err = c.awaitAnswer(ctx, pid)
 	if err == nil {
-		c.log.Info("postgresql already runs; using it", "pid", pm.pid, "dir", c.home, "psql", c.psql())
+		c.log.Info("postgresql already runs; using it", "pid", pid, "dir", c.home, "psql", c.psql())
 		return true, nil
 	}
 	if !errors.Is(err, errDeaf) && !errors.Is(err, errEnding) {
 		return false, err
 	}
-	c.log.Warn("restarting an unusable postgresql", "pid", pm.pid, "reason", err)
+	c.log.Warn("restarting an unusable postgresql", "pid", pid, "reason", err)
 	return false, c.stop(ctx, syscall.SIGINT)
 }
 
@@ -138,10 +138,7 @@ func (c cluster) major() (int, error) {
 // create makes the data directory under a temporary name, so that a kill during creation leaves no partial cluster.
 func (c cluster) create(ctx context.Context, bin Binaries) error {
 	c.log.Info("creating the postgresql data directory", "version", bin.Version, "dir", c.data(), "user", c.acct.name)
-	leftovers, err := filepath.Glob(filepath.Join(literal(c.home), "initdb-*"))
-	if err != nil {
-		return fmt.Errorf("initdb: %w", err)
-	}
+	leftovers, _ := filepath.Glob(filepath.Join(literal(c.home), "initdb-*")) // the only error is a bad pattern
 	for _, dir := range leftovers {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("initdb: %w", err)
@@ -160,7 +157,7 @@ func (c cluster) create(ctx context.Context, bin Binaries) error {
 	if out, err := c.acct.command(ctx, c.home, bin.path("initdb"), args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, lastLines(out, 4))
 	}
-	err = c.inHome(func(files *os.Root) error {
+	err := c.inHome(func(files *os.Root) error {
 		conf, err := files.OpenFile(filepath.Join(filepath.Base(fresh), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -290,7 +287,7 @@ var (
 )
 
 // awaitAnswer waits until a running server accepts connections.
-func (c cluster) awaitAnswer(ctx context.Context, pm postmaster) error {
+func (c cluster) awaitAnswer(ctx context.Context, pid int) error {
 	// A server is silent only for a moment while it starts. A server that stays silent has lost its socket, for example
 	// to a cleaner of temporary directories.
 	deaf := time.Now().Add(10 * time.Second)
@@ -314,7 +311,7 @@ func (c cluster) awaitAnswer(ctx context.Context, pm postmaster) error {
 		case time.Now().After(deaf):
 			return fmt.Errorf("%w: %w", errDeaf, err)
 		}
-		if now, err := c.postmaster(); err != nil || now.pid != pm.pid {
+		if now, err := c.postmaster(); err != nil || now != pid {
 			return errors.Join(errEnding, err)
 		}
 		time.Sleep(100 * time.Millisecond)

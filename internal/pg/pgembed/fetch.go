@@ -106,35 +106,41 @@ func downloadTo(ctx context.Context, log *slog.Logger, version embedded.Postgres
 	repository := cmp.Or(os.Getenv(EnvRepository), defaultRepository())
 	from := redacted(repository)
 	log.Info("downloading postgresql", "version", version, "from", from, "to", cacheDir())
+	if err := unpack(ctx, log, repository, version, major, dir); err != nil {
+		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, from, err)
+	}
+	return nil
+}
+
+func unpack(ctx context.Context, log *slog.Logger, repository string, version embedded.PostgresVersion, major int, dir string) error {
 	if err := makeOpenDir(cacheDir()); err != nil {
-		return fmt.Errorf("download PostgreSQL: %w", err)
+		return err
 	}
 	if err := ownDir(cacheDir()); err != nil {
-		return fmt.Errorf("download PostgreSQL: %w", err)
+		return err
 	}
 	work, err := os.MkdirTemp(cacheDir(), "download-")
 	if err != nil {
-		return fmt.Errorf("download PostgreSQL: %w", err)
+		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	//nolint:gosec // a user other than root runs the programs inside
 	if err := os.Chmod(work, 0o755); err != nil {
-		return fmt.Errorf("download PostgreSQL: %w", err)
-	}
-
-	// The library cannot only fetch: Start would go on to run a server, which root must not do. With an empty "data
-	// directory" that looks initialised, it stops right after unpacking, with an error from pg_ctl.
-	data, unpacked := filepath.Join(work, "data"), filepath.Join(work, "unpacked")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		return fmt.Errorf("download PostgreSQL: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), fmt.Appendf(nil, "%d\n", major), 0o600); err != nil {
-		return fmt.Errorf("download PostgreSQL: %w", err)
+		return err
 	}
 	// The library accepts any archive without a checksum beside it, so it finds a checked one in its cache.
 	name, cache := archiveName(string(version)), filepath.Join(work, "archive")
 	if err := fetchArchive(ctx, log, repository, name, string(version), cache); err != nil {
-		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, from, err)
+		return err
+	}
+	// The library cannot only fetch: Start would go on to run a server, which root must not do. With an empty "data
+	// directory" that looks initialised, it stops right after unpacking, with an error from pg_ctl.
+	data, unpacked := filepath.Join(work, "data"), filepath.Join(work, "unpacked")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), fmt.Appendf(nil, "%d\n", major), 0o600); err != nil {
+		return err
 	}
 	var output bytes.Buffer
 	config := embedded.DefaultConfig().Version(version).Logger(&output).
@@ -145,17 +151,16 @@ func downloadTo(ctx context.Context, log *slog.Logger, version embedded.Postgres
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		return fmt.Errorf("download PostgreSQL: %w", context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	if _, statErr := os.Stat(filepath.Join(unpacked, "bin", "initdb")); statErr != nil {
-		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, from, err)
+		return err
 	}
 	if err := makeOpenDir(filepath.Dir(dir)); err != nil {
-		return fmt.Errorf("download PostgreSQL: %w", err)
+		return err
 	}
-	err = os.Rename(unpacked, dir)
-	if err != nil && !errors.Is(err, fs.ErrExist) { // another process may have been faster
-		return fmt.Errorf("download PostgreSQL: %w", err)
+	if err := os.Rename(unpacked, dir); !errors.Is(err, fs.ErrExist) { // another process may have been faster
+		return err
 	}
 	return nil
 }

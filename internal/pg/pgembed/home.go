@@ -47,11 +47,11 @@ func openHome(ctx context.Context, log *slog.Logger, dir string) (string, accoun
 		return home, acct, err
 	}
 	if !acct.lent {
-		return "", account{}, err
+		return "", account{}, fmt.Errorf("database directory: %w", err)
 	}
 	home, err = makeHomeElsewhere(ctx, acct, link)
 	if err != nil {
-		return "", account{}, err
+		return "", account{}, fmt.Errorf("database directory: %w", err)
 	}
 	log.Info("keeping the database elsewhere: the user that runs postgresql cannot enter this directory",
 		"user", acct.name, "dir", dir, "elsewhere", home)
@@ -60,7 +60,7 @@ func openHome(ctx context.Context, log *slog.Logger, dir string) (string, accoun
 
 func makeHome(ctx context.Context, acct account, path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
-		return fmt.Errorf("database directory: %w", err)
+		return err
 	}
 	err := acct.own(path)
 	if err == nil && !acct.canEnter(ctx, path) {
@@ -88,23 +88,20 @@ func makeOpenDir(dir string) error {
 // link gets an empty database, and not an old one.
 func makeHomeElsewhere(ctx context.Context, acct account, link string) (string, error) {
 	if err := makeOpenDir(elsewhere); err != nil {
-		return "", fmt.Errorf("database directory: %w", err)
+		return "", err
 	}
 	parent, err := os.MkdirTemp(elsewhere, filepath.Base(filepath.Dir(filepath.Dir(link)))+"-")
 	if err != nil {
-		return "", fmt.Errorf("database directory: %w", err)
+		return "", err
 	}
 	if err := os.Chmod(parent, 0o711); err != nil { //nolint:gosec // as above
-		return "", fmt.Errorf("database directory: %w", err)
+		return "", err
 	}
 	home := filepath.Join(parent, "postgres")
 	if err := makeHome(ctx, acct, home); err != nil {
 		return "", err
 	}
-	if err := os.Symlink(home, link); err != nil {
-		return "", fmt.Errorf("database directory: %w", err)
-	}
-	return home, nil
+	return home, os.Symlink(home, link)
 }
 
 // socketHome returns the directory for the socket. That is inside home, unless home's path is too long for a socket's
@@ -123,10 +120,10 @@ func makeSocketDir(dir string, acct account) error {
 	if err == nil {
 		return acct.own(dir)
 	}
-	if !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("socket directory: %w", err)
+	var info fs.FileInfo
+	if errors.Is(err, fs.ErrExist) {
+		info, err = os.Lstat(dir)
 	}
-	info, err := os.Lstat(dir)
 	if err != nil {
 		return fmt.Errorf("socket directory: %w", err)
 	}

@@ -119,11 +119,8 @@ func InUse(dir string) (bool, error) {
 // file.
 func (l *fileLock) mine() error {
 	ours, err := l.file.Stat()
-	if err != nil {
-		return fmt.Errorf("check the lock file: %w", err)
-	}
-	there, err := os.Stat(l.file.Name())
-	if err != nil {
+	there, gone := os.Stat(l.file.Name())
+	if err := errors.Join(err, gone); err != nil {
 		return fmt.Errorf("check the lock file: %w", err)
 	}
 	if !os.SameFile(ours, there) {

@@ -15,21 +15,18 @@ import (
 	"time"
 )
 
-// postmaster is the running server of a data directory; its pid is 0 if no server runs.
-type postmaster struct{ pid int }
-
 const pidName = "postmaster.pid"
 
 func (c cluster) pidFile() string { return filepath.Join(c.data(), pidName) }
 
-// postmaster reads the server's pid file and checks that the process is this server. After a reboot, or in a container,
-// another process may have the number.
-func (c cluster) postmaster() (postmaster, error) {
-	pid, err := c.recordedPID()
+// postmaster returns the process id of the running server, or 0 if none runs. It reads the server's pid file and checks that the
+// process is this server: after a reboot, or in a container, another process may have the number.
+func (c cluster) postmaster() (pid int, err error) {
+	pid, err = c.recordedPID()
 	if err != nil || pid <= 0 || !c.isPostmaster(pid) {
-		return postmaster{}, err
+		return 0, err
 	}
-	return postmaster{pid: pid}, nil
+	return pid, nil
 }
 
 // recordedPID returns the first line of the pid file, or 0 without a file.
@@ -68,7 +65,7 @@ func (c cluster) isPostmaster(pid int) bool {
 // write our own number there. The rest of the file stays: postgres uses it to check that no child of the dead server
 // still uses the shared memory.
 func (c cluster) clearStale() error {
-	if pm, err := c.postmaster(); err != nil || pm.pid != 0 {
+	if pid, err := c.postmaster(); err != nil || pid != 0 {
 		return errors.Join(errRemains, err)
 	}
 	err := c.inHome(func(files *os.Root) error {
@@ -95,19 +92,19 @@ func (c cluster) clearStale() error {
 
 // stop signals the server and waits until it has ended.
 func (c cluster) stop(ctx context.Context, sig syscall.Signal) error {
-	pm, err := c.postmaster()
-	if err != nil || pm.pid == 0 {
+	pid, err := c.postmaster()
+	if err != nil || pid == 0 {
 		return err
 	}
-	if err := syscall.Kill(pm.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("stop PostgreSQL: %w", err)
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for c.isPostmaster(pm.pid) {
+	for c.isPostmaster(pid) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("PostgreSQL is still shutting down (pid %d): %w", pm.pid, context.Cause(ctx))
+			return fmt.Errorf("PostgreSQL is still shutting down (pid %d): %w", pid, context.Cause(ctx))
 		case <-tick.C:
 		}
 	}

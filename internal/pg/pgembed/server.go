@@ -57,8 +57,8 @@ func Look(dir string) (dsn string, pid int, err error) {
 		return "", 0, fmt.Errorf("database directory: %w", err)
 	}
 	c := cluster{home: home}
-	pm, err := c.postmaster()
-	return c.dsn(database), pm.pid, err
+	pid, err = c.postmaster()
+	return c.dsn(database), pid, err
 }
 
 // Start makes the cluster in o.Dir ready. It creates the cluster the first time, starts it if it does not run, and
@@ -109,8 +109,8 @@ func (s *Server) Psql() string { return s.c.psql() }
 
 // PID returns the process id of PostgreSQL, or 0 if it does not run.
 func (s *Server) PID() int {
-	pm, _ := s.c.postmaster()
-	return pm.pid
+	pid, _ := s.c.postmaster()
+	return pid
 }
 
 // Watch keeps the database running until ctx ends: it restarts PostgreSQL if that dies.
