@@ -378,20 +378,29 @@ func refuseUnreleased(ctx context.Context, db rowQuerier) error {
 	return nil
 }
 
-// Latest returns the newest step that this binary knows.
-func Latest() (latest int64, err error) {
-	files, err := fs.Glob(migrations.FS, "*.sql")
+// known lists the steps that this binary knows, the oldest first.
+func known() (steps []Step, err error) {
+	files, err := fs.Glob(migrations.FS, "*.sql") // sorted
 	if err != nil {
-		return 0, fmt.Errorf("schema version: %w", err)
+		return nil, fmt.Errorf("schema version: %w", err)
 	}
 	for _, file := range files {
-		step, err := goose.NumericComponent(file)
+		version, err := goose.NumericComponent(file)
 		if err != nil {
-			return 0, fmt.Errorf("schema version: %w", err)
+			return nil, fmt.Errorf("schema version: %w", err)
 		}
-		latest = max(latest, step)
+		steps = append(steps, Step{Version: version, Name: file})
 	}
-	return latest, nil
+	return steps, nil
+}
+
+// Latest returns the newest step that this binary knows.
+func Latest() (latest int64, err error) {
+	steps, err := known()
+	if err != nil {
+		return 0, err
+	}
+	return steps[len(steps)-1].Version, nil
 }
 
 // ReadVersion reads the version of db; a database without a schema has version 0. Errors:
@@ -446,21 +455,11 @@ func Status(ctx context.Context, databaseURL string) ([]Step, error) {
 	if err != nil && (!errors.As(err, &answer) || answer.Code != "42P01") {
 		return nil, fmt.Errorf("schema status: %w", err)
 	}
-	files, err := fs.Glob(migrations.FS, "*.sql")
-	if err != nil {
-		return nil, fmt.Errorf("schema status: %w", err)
-	}
-	steps := make([]Step, 0, len(files))
-	for _, file := range files {
-		version, err := goose.NumericComponent(file)
-		if err != nil {
-			return nil, fmt.Errorf("schema status: %w", err)
+	steps, err := known()
+	for i := range steps {
+		if at, ok := applied[steps[i].Version]; ok {
+			steps[i].AppliedAt = &at
 		}
-		s := Step{Version: version, Name: file}
-		if at, ok := applied[version]; ok {
-			s.AppliedAt = &at
-		}
-		steps = append(steps, s)
 	}
-	return steps, nil
+	return steps, err
 }
