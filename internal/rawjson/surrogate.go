@@ -40,6 +40,26 @@ func Repair(text []byte) (out []byte, repaired bool) {
 	}
 }
 
+// WithoutNUL returns JSON in which U+FFFD replaces escaped NUL characters, which the log cannot store. It does not change text, and
+// returns it if it replaced nothing.
+func WithoutNUL(text []byte) (out []byte, replaced bool) {
+	if !bytes.Contains(text, nulEscape) {
+		return text, false
+	}
+	text = bytes.Clone(text)
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		if bytes.HasPrefix(text[i:], nulEscape) {
+			copy(text[i:], `\ufffd`)
+			replaced = true
+		}
+		i++ // skip both bytes: u0000 after an escaped backslash is text
+	}
+	return text, replaced
+}
+
 // Kinds of escapes.
 const (
 	other = iota

@@ -774,31 +774,11 @@ func storable(raw []byte) (out jsontext.Value, replaced bool, err error) {
 	if out.Compact() != nil {
 		return nil, false, errNotJSON
 	}
-	replaced = replaceNUL(out) || replaced
+	out, nul := rawjson.WithoutNUL(out)
 	if !out.IsValid() {
 		return nil, false, errNotJSON
 	}
-	return out, replaced, nil
-}
-
-// replaceNUL replaces escaped NUL characters in place. It skips escapes in pairs, because u0000
-// after an escaped backslash is text.
-func replaceNUL(text []byte) (replaced bool) {
-	nul := []byte(`\u0000`)
-	if !bytes.Contains(text, nul) {
-		return false
-	}
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
-			continue
-		}
-		if bytes.HasPrefix(text[i:], nul) {
-			copy(text[i:], `\ufffd`)
-			replaced = true
-		}
-		i++
-	}
-	return replaced
+	return out, replaced || nul, nil
 }
 
 func (e *emitter) logReplaced() {

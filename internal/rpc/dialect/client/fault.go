@@ -98,9 +98,8 @@ func (w *Wire) Failure(status int, body []byte, maxDepth int) *Error {
 	r := rawjson.NewReader(body)
 	defer r.Close()
 	d := reader{w: w, r: r}
-	if f := d.restError(); r.Err() == nil {
-		f.Status = status
-		return f
+	if d.errorObject(e); r.Err() != nil {
+		return &Error{Status: status}
 	}
 	return e
 }
@@ -114,13 +113,8 @@ func (d *reader) rpcError() *Error {
 	return e
 }
 
-// restError reads {"error": {…}}, or the members themselves: no two libraries of 0.3 agree.
-func (d *reader) restError() *Error {
-	e := new(Error)
-	d.errorObject(e)
-	return e
-}
-
+// errorObject reads the members of an error. Over HTTP+JSON that is {"error": {…}}, or the members themselves: no two libraries of 0.3
+// agree.
 func (d *reader) errorObject(e *Error) {
 	r := d.r
 	for r.Object(); r.Next(); {

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"strconv"
 	"strings"
 
@@ -30,7 +29,7 @@ func (w *Wire) Answer(op Op, body []byte, maxDepth int) (*Update, error) {
 		return nil, err
 	}
 	body, _ = rawjson.Repair(body)
-	body = withoutNUL(body)
+	body, _ = rawjson.WithoutNUL(body)
 	if err := rawjson.Check(body, maxDepth); err != nil {
 		return nil, err
 	}
@@ -105,26 +104,6 @@ func (w *Wire) Document(op Op, body []byte, maxDepth int) ([]byte, error) {
 	return document, nil
 }
 
-// withoutNUL replaces escaped NUL characters, which the log cannot store, as the worker does it with the output of
-// other agents. It skips escapes in pairs: u0000 after an escaped backslash is text.
-func withoutNUL(text []byte) []byte {
-	nul := []byte(`\u0000`)
-	if !bytes.Contains(text, nul) {
-		return text
-	}
-	text = bytes.Clone(text)
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
-			continue
-		}
-		if bytes.HasPrefix(text[i:], nul) {
-			copy(text[i:], `\ufffd`)
-		}
-		i++
-	}
-	return text
-}
-
 // reader reads one answer.
 type reader struct {
 	w     *Wire
@@ -171,7 +150,8 @@ func (d *reader) result() *Update {
 				u.Tasks = append(u.Tasks, d.task())
 			}
 		case "error": // an event of a stream over HTTP+JSON that reports an error
-			d.fault = d.restError()
+			d.fault = new(Error)
+			d.errorObject(d.fault)
 		default:
 			d.member(name, &bare)
 		}
