@@ -85,17 +85,11 @@ func message(r *rawjson.Reader) *task.Message {
 
 // get reads TaskQueryParams.
 func get(r *rawjson.Reader, view *dialect.View) *engine.GetRequest {
-	g := &engine.GetRequest{WithArtifacts: true}
-	for r.Object(); r.Next(); {
-		switch string(r.Name()) {
-		case "id":
-			g.TaskID = r.String()
-		case "historyLength":
-			view.History = r.Count()
-		default:
-			r.Skip()
+	return &engine.GetRequest{WithArtifacts: true, TaskID: v0.Named(r, false, func(member string) bool {
+		if member != "historyLength" {
+			return false
 		}
-	}
-	r.Require(g.TaskID != "", "id")
-	return g
+		view.History = r.Count()
+		return true
+	})}
 }

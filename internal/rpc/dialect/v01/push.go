@@ -38,16 +38,7 @@ func setPush(r *rawjson.Reader) *engine.PushRequest {
 
 // getPush reads TaskIdParams.
 func getPush(r *rawjson.Reader) *engine.PushRequest {
-	p := &engine.PushRequest{MayLack: true}
-	for r.Object(); r.Next(); {
-		if string(r.Name()) == "id" {
-			p.TaskID = r.String()
-		} else {
-			r.Skip()
-		}
-	}
-	r.Require(p.TaskID != "", "id")
-	return p
+	return &engine.PushRequest{MayLack: true, TaskID: v0.Named(r, false, nil)}
 }
 
 // Pushes renders a TaskPushNotificationConfig.

@@ -130,21 +130,11 @@ func newest(n int) dialect.View { return dialect.View{History: n, ShowEmpty: tru
 
 // get reads TaskQueryParams.
 func get(r *rawjson.Reader, view *dialect.View) *engine.GetRequest {
-	g := &engine.GetRequest{WithArtifacts: true}
-	beside := "" // where llms.txt of 0.2 has the id
-	for r.Object(); r.Next(); {
-		switch string(r.Name()) {
-		case "id":
-			g.TaskID = r.String()
-		case "taskId":
-			beside = r.String()
-		case "historyLength":
-			*view = newest(r.Count())
-		default:
-			r.Skip()
+	return &engine.GetRequest{WithArtifacts: true, TaskID: v0.Named(r, true, func(member string) bool {
+		if member != "historyLength" {
+			return false
 		}
-	}
-	g.TaskID = cmp.Or(g.TaskID, beside)
-	r.Require(g.TaskID != "", "id")
-	return g
+		*view = newest(r.Count())
+		return true
+	})}
 }

@@ -1,8 +1,6 @@
 package v03
 
 import (
-	"cmp"
-
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
@@ -37,21 +35,13 @@ func setPush(r *rawjson.Reader) *engine.PushRequest {
 // namePush reads params that name a task, and optionally one of its configurations.
 func namePush(r *rawjson.Reader, op engine.Op) *engine.PushRequest {
 	p := new(engine.PushRequest)
-	beside := ""
-	for r.Object(); r.Next(); {
-		switch string(r.Name()) {
-		case "id":
-			p.TaskID = r.String()
-		case "taskId":
-			beside = r.String()
-		case "pushNotificationConfigId":
-			p.ConfigID = r.String()
-		default:
-			r.Skip()
+	p.TaskID = v0.Named(r, true, func(member string) bool {
+		if member != "pushNotificationConfigId" {
+			return false
 		}
-	}
-	p.TaskID = cmp.Or(p.TaskID, beside)
-	r.Require(p.TaskID != "", "id")
+		p.ConfigID = r.String()
+		return true
+	})
 	r.Require(p.ConfigID != "" || op != engine.OpPushDelete, "pushNotificationConfigId")
 	return p
 }

@@ -1,6 +1,8 @@
 package v10
 
 import (
+	"encoding/json"
+
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
@@ -17,19 +19,20 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 	case engine.OpSend, engine.OpStream:
 		call.Send = send(r, call)
 	case engine.OpGet:
-		call.Get = get(r, call)
+		call.Get = &engine.GetRequest{TaskID: named(r, call, nil), WithArtifacts: true}
 	case engine.OpList:
 		call.List = proto.List(r, call)
 	case engine.OpCancel:
-		call.Cancel = cancel(r, call)
+		call.Cancel = new(engine.CancelRequest)
+		call.Cancel.TaskID = named(r, call, &call.Cancel.Metadata)
 	case engine.OpSubscribe:
-		call.Subscribe = subscribe(r, call)
+		call.Subscribe = &engine.SubscribeRequest{TaskID: named(r, call, nil), Live: true}
 	case engine.OpPushSet:
 		call.Push = setPush(r, call)
 	case engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
 		call.Push = namePush(r, call)
 	case engine.OpExtendedCard:
-		extendedCard(r, call)
+		named(r, call, nil)
 	default:
 		return nil, &task.Error{Kind: task.Unsupported}
 	}
@@ -37,18 +40,6 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 		return nil, err
 	}
 	return call, nil
-}
-
-// extendedCard reads GetExtendedAgentCardRequest.
-func extendedCard(r *rawjson.Reader, call *dialect.Call) {
-	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
-		case "tenant":
-			call.Tenant = r.String()
-		default:
-			r.Skip()
-		}
-	}
 }
 
 // send reads SendMessageRequest.
@@ -128,57 +119,23 @@ func configuration(r *rawjson.Reader, s *engine.SendRequest, call *dialect.Call)
 	}
 }
 
-// get reads GetTaskRequest.
-func get(r *rawjson.Reader, call *dialect.Call) *engine.GetRequest {
-	g := &engine.GetRequest{WithArtifacts: true}
+// named reads a request that names a task, or for the extended card only an agent.
+func named(r *rawjson.Reader, call *dialect.Call, metadata *json.RawMessage) (id string) {
+	card := call.Op == engine.OpExtendedCard
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
-		case "tenant":
+		switch member := string(proto.Member(r)); {
+		case member == "tenant":
 			call.Tenant = r.String()
-		case "id":
-			g.TaskID = r.String()
-		case "historyLength":
+		case member == "id" && !card:
+			id = r.String()
+		case member == "historyLength" && call.Op == engine.OpGet:
 			call.View.History = proto.Count(r)
+		case member == "metadata" && metadata != nil:
+			*metadata = r.RawObject()
 		default:
 			r.Skip()
 		}
 	}
-	r.Require(g.TaskID != "", "id")
-	return g
-}
-
-// cancel reads CancelTaskRequest.
-func cancel(r *rawjson.Reader, call *dialect.Call) *engine.CancelRequest {
-	c := new(engine.CancelRequest)
-	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
-		case "tenant":
-			call.Tenant = r.String()
-		case "id":
-			c.TaskID = r.String()
-		case "metadata":
-			c.Metadata = r.RawObject()
-		default:
-			r.Skip()
-		}
-	}
-	r.Require(c.TaskID != "", "id")
-	return c
-}
-
-// subscribe reads SubscribeToTaskRequest.
-func subscribe(r *rawjson.Reader, call *dialect.Call) *engine.SubscribeRequest {
-	s := &engine.SubscribeRequest{Live: true}
-	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
-		case "tenant":
-			call.Tenant = r.String()
-		case "id":
-			s.TaskID = r.String()
-		default:
-			r.Skip()
-		}
-	}
-	r.Require(s.TaskID != "", "id")
-	return s
+	r.Require(id != "" || card, "id")
+	return id
 }
