@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
+	cards "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -39,26 +41,14 @@ func (c *Client) Binding() string { return c.target.Wire.Binding }
 
 // Extends reports whether the card lists an extension.
 func (c *Client) Extends(uri string) bool {
-	if c.card != nil {
-		for _, e := range c.card.Capabilities.Extensions {
-			if e.URI == uri {
-				return true
-			}
-		}
-	}
-	return false
+	return c.card != nil && slices.ContainsFunc(c.card.Capabilities.Extensions, func(e cards.Extension) bool { return e.URI == uri })
 }
 
 // Announced reports whether the card lists the version and binding that the client speaks.
 func (c *Client) Announced() bool {
-	if c.card != nil {
-		for _, i := range c.card.Interfaces {
-			if client.Find(i.Version, i.Binding) == c.target.Wire {
-				return true
-			}
-		}
-	}
-	return false
+	return c.card != nil && slices.ContainsFunc(c.card.Interfaces, func(i cards.Interface) bool {
+		return client.Find(i.Version, i.Binding) == c.target.Wire
+	})
 }
 
 // Card returns the card that the client has read, or nil.
