@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/stretchr/testify/require"
 )
 
 // Loss is what happens to an execution of a statement.
@@ -85,13 +86,9 @@ func is(sql, name string) bool {
 func New(t testing.TB, rawURL string) *Proxy {
 	t.Helper()
 	u, err := url.Parse(rawURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := &Proxy{l: l, conns: map[*conn]struct{}{}, answers: map[string]*pgproto3.ErrorResponse{}}
 	p.Lead(rawURL)
 	u.Host = l.Addr().String()

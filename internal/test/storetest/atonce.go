@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
 )
 
 // atOnce makes retries due at once, and keeps the delays that they would have had.
@@ -33,21 +34,16 @@ CREATE TRIGGER at_once BEFORE UPDATE ON holdfast.cancel_notices FOR EACH ROW
 // faster in a bubble of testing/synctest.
 func AtOnce(t testing.TB, db *pgx.Conn) {
 	t.Helper()
-	if _, err := db.Exec(context.Background(), atOnce); err != nil {
-		t.Fatalf("test database: %v", err)
-	}
+	_, err := db.Exec(context.Background(), atOnce)
+	require.NoError(t, err, "test database")
 }
 
 // Delays are the delays that retries would have had without AtOnce, in their order.
 func Delays(t testing.TB, db *pgx.Conn) []time.Duration {
 	t.Helper()
 	rows, err := db.Query(context.Background(), "SELECT delay FROM public.delays ORDER BY nth")
-	if err != nil {
-		t.Fatalf("test database: %v", err)
-	}
+	require.NoError(t, err, "test database")
 	delays, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
-	if err != nil {
-		t.Fatalf("test database: %v", err)
-	}
+	require.NoError(t, err, "test database")
 	return delays
 }

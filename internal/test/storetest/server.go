@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 )
@@ -30,9 +32,7 @@ type PrivateServer struct {
 func Server(t testing.TB, settings map[string]string) *PrivateServer {
 	t.Helper()
 	s := Empty(t, settings)
-	if err := schema.Migrate(t.Context(), s.URL, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatalf("private server: %v", err)
-	}
+	require.NoError(t, schema.Migrate(t.Context(), s.URL, slog.New(slog.DiscardHandler)), "private server")
 	return s
 }
 
@@ -48,12 +48,8 @@ func Empty(t testing.TB, settings map[string]string) *PrivateServer {
 func newPrivate(t testing.TB, settings map[string]string) *PrivateServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
-	if err != nil {
-		t.Fatalf("private server: %v", err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatalf("private server: %v", err)
-	}
+	require.NoError(t, err, "private server")
+	require.NoError(t, os.Chmod(dir, 0o755), "private server")
 	s := &PrivateServer{t: t, dir: dir, settings: settings}
 	s.Start()
 	t.Cleanup(func() {
@@ -71,9 +67,7 @@ func newPrivate(t testing.TB, settings map[string]string) *PrivateServer {
 // Stop shuts the server down as an operator would: the server ends its sessions with an error.
 func (s *PrivateServer) Stop() {
 	s.t.Helper()
-	if err := s.pg.Stop(context.WithoutCancel(s.t.Context())); err != nil {
-		s.t.Fatalf("stop the private server: %v", err)
-	}
+	require.NoError(s.t, s.pg.Stop(context.WithoutCancel(s.t.Context())), "stop the private server")
 	s.pg = nil
 }
 
@@ -81,9 +75,7 @@ func (s *PrivateServer) Stop() {
 // Connections break without an error message, and the next Start recovers from the log.
 func (s *PrivateServer) Crash() {
 	s.t.Helper()
-	if err := syscall.Kill(s.pg.PID(), syscall.SIGQUIT); err != nil {
-		s.t.Fatalf("crash the private server: %v", err)
-	}
+	require.NoError(s.t, syscall.Kill(s.pg.PID(), syscall.SIGQUIT), "crash the private server")
 	s.Stop() // waits for the end
 }
 
@@ -93,9 +85,7 @@ func (s *PrivateServer) Start() {
 	pg, err := pgembed.Start(context.WithoutCancel(s.t.Context()), pgembed.Options{
 		Dir: s.dir, Log: slog.New(slog.DiscardHandler), Settings: s.settings,
 	})
-	if err != nil {
-		s.t.Fatalf("start the private server: %v", err)
-	}
+	require.NoError(s.t, err, "start the private server")
 	s.pg = pg
 }
 
@@ -108,14 +98,10 @@ func (s *PrivateServer) WithPassword(user, password string) string {
 	if err == nil {
 		err = os.WriteFile(file, append([]byte("local all "+user+" scram-sha-256\n"), rules...), 0o600)
 	}
-	if err != nil {
-		s.t.Fatalf("private server: %v", err)
-	}
+	require.NoError(s.t, err, "private server")
 	s.Exec("SELECT pg_reload_conf()")
 	u, err := url.Parse(s.URL)
-	if err != nil {
-		s.t.Fatalf("private server: %v", err)
-	}
+	require.NoError(s.t, err, "private server")
 	u.User = url.User(user)
 	return u.String()
 }

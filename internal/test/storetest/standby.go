@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
@@ -39,9 +40,7 @@ func (s *PrivateServer) Standby() *PrivateServer {
 		s.t.Skipf("a standby needs PostgreSQL's pg_basebackup: %v", err)
 	}
 	from, err := url.Parse(s.URL)
-	if err != nil {
-		s.t.Fatalf("standby: %v", err)
-	}
+	require.NoError(s.t, err, "standby")
 	return Restored(s.t, s.settings, func(b *PrivateServer, data string) {
 		b.Shell("pg_basebackup --pgdata=\"$DATA\" --checkpoint=fast --write-recovery-conf --no-sync --dbname=\"$FROM\"", "DATA="+data,
 			"FROM=host="+from.Query().Get("host")+" port="+from.Query().Get("port")+" user="+from.User.Username()+" application_name=standby")
@@ -54,9 +53,7 @@ func Restored(t testing.TB, settings map[string]string, restore func(s *PrivateS
 	s := newPrivate(t, settings)
 	s.Stop() // only its directories are needed
 	data := s.data()
-	if err := os.RemoveAll(data); err != nil {
-		t.Fatalf("private server: %v", err)
-	}
+	require.NoError(t, os.RemoveAll(data), "private server")
 	restore(s, data)
 	s.Start()
 	s.URL = s.pg.DSN()
@@ -67,9 +64,7 @@ func Restored(t testing.TB, settings map[string]string, restore func(s *PrivateS
 func (s *PrivateServer) Shell(script string, env ...string) string {
 	s.t.Helper()
 	bin, err := pgembed.Find(s.t.Context(), slog.New(slog.DiscardHandler), 0)
-	if err != nil {
-		s.t.Fatalf("PostgreSQL's programs: %v", err)
-	}
+	require.NoError(s.t, err, "PostgreSQL's programs")
 	home := filepath.Dir(s.data())
 	cmd := exec.CommandContext(s.t.Context(), "/bin/sh", "-euc", script)
 	cmd.Dir, cmd.Env = home, append([]string{"PATH=" + bin.Dir + ":" + os.Getenv("PATH"), "HOME=" + home}, env...)
@@ -96,9 +91,7 @@ func (s *PrivateServer) StartAsStandby() {
 	if owner := ownerOf(s.t, s.data()); err == nil && owner != nil {
 		err = os.Lchown(signal, int(owner.Uid), int(owner.Gid))
 	}
-	if err != nil {
-		s.t.Fatalf("standby: %v", err)
-	}
+	require.NoError(s.t, err, "standby")
 	s.Start()
 }
 
@@ -188,9 +181,7 @@ func (s *PrivateServer) do(do func(context.Context, *pgx.Conn) error, with ...fu
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patience)
 	defer cancel()
 	config, err := pgx.ParseConfig(s.URL)
-	if err != nil {
-		s.t.Fatalf("private server: %v", err)
-	}
+	require.NoError(s.t, err, "private server")
 	for _, set := range with {
 		set(config)
 	}
@@ -199,17 +190,13 @@ func (s *PrivateServer) do(do func(context.Context, *pgx.Conn) error, with ...fu
 		err = do(ctx, c)
 		_ = c.Close(ctx)
 	}
-	if err != nil {
-		s.t.Fatalf("private server: %v", err)
-	}
+	require.NoError(s.t, err, "private server")
 }
 
 // data is the directory of the cluster.
 func (s *PrivateServer) data() string {
 	home, err := filepath.EvalSymlinks(filepath.Join(s.dir, "postgres"))
-	if err != nil {
-		s.t.Fatalf("private server: %v", err)
-	}
+	require.NoError(s.t, err, "private server")
 	return filepath.Join(home, "data")
 }
 
@@ -217,9 +204,7 @@ func (s *PrivateServer) data() string {
 func ownerOf(t testing.TB, path string) *syscall.Credential {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatalf("private server: %v", err)
-	}
+	require.NoError(t, err, "private server")
 	st := info.Sys().(*syscall.Stat_t)
 	if int(st.Uid) == os.Geteuid() {
 		return nil

@@ -65,9 +65,7 @@ type DB struct {
 func New(t testing.TB) *DB {
 	t.Helper()
 	db, err := Create(context.WithoutCancel(t.Context()), t.Name())
-	if err != nil {
-		t.Fatalf("test database: %v", err)
-	}
+	require.NoError(t, err, "test database")
 	t.Cleanup(func() {
 		if t.Failed() {
 			db.server.keep()
@@ -255,9 +253,7 @@ func (s *server) databaseURL(name string) string {
 func Connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatalf("test database: %v", err)
-	}
+	require.NoError(t, err, "test database")
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
