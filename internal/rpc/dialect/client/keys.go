@@ -110,12 +110,6 @@ func checkKey(k *jose.JSONWebKey) error {
 	return nil
 }
 
-// A signature is a JSON Web Signature whose payload is the card.
-type signature struct {
-	Protected string `json:"protected"`
-	Signature string `json:"signature"`
-}
-
 // Verify returns what one of the keys has signed: the card without its signatures, in its canonical form (RFC 8785). It
 // fetches no key, wherever the card says that keys are.
 func (k Keys) Verify(document []byte, maxDepth int) (signed []byte, err error) {
@@ -126,7 +120,7 @@ func (k Keys) Verify(document []byte, maxDepth int) (signed []byte, err error) {
 	if err := json.Unmarshal(document, &members); err != nil {
 		return nil, errors.New("is no JSON object")
 	}
-	var all []signature
+	var all []card.Signature
 	if raw := members["signatures"]; raw != nil && json.Unmarshal(raw, &all) != nil {
 		return nil, errors.New("signatures: is no list of signatures")
 	}

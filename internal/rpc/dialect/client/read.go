@@ -59,7 +59,7 @@ func (w *Wire) asJSON(op Op, body []byte) ([]byte, error) {
 	if w.service == nil {
 		return body, nil
 	}
-	return w.service.Answer(served[op], body)
+	return w.service.Answer(op, body)
 }
 
 // Notification reads the body of a push notification: a task, or what is an event of a stream over HTTP+JSON.

@@ -21,26 +21,21 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
-// Op is an operation of a client.
-type Op uint8
+// Op is an operation of A2A.
+type Op = engine.Op
 
-// The operations. Fronts do not subscribe: see the package a2a of executors.
+// The operations of clients. Fronts do not subscribe: see the package a2a of executors.
 const (
-	Send Op = iota
-	Stream
-	Get
-	Cancel
-	List
+	Send   = engine.OpSend
+	Stream = engine.OpStream
+	Get    = engine.OpGet
+	Cancel = engine.OpCancel
+	List   = engine.OpList
 	// The answers to these are documents: see Document.
-	ExtendedCard
-	SetPush
-	Subscribe
-
-	operations = iota
+	ExtendedCard = engine.OpExtendedCard
+	SetPush      = engine.OpPushSet
+	Subscribe    = engine.OpSubscribe
 )
-
-// Streams reports whether the answer of an operation is a stream of events.
-func (o Op) Streams() bool { return o == Stream || o == Subscribe }
 
 // The bindings that a Wire may have, by their names in cards.
 const (
@@ -54,9 +49,10 @@ type Wire struct {
 	Version string // of A2A, as in cards and in A2A-Version
 	Binding string
 
-	methods [operations]string // "": the version has no such operation
-	prefix  string             // of paths
-	service *binary.Codec      // over gRPC
+	methods map[Op]string // by their names over JSON-RPC and gRPC
+	prefix  string        // of paths
+	card    string        // the last path of the extended card
+	service *binary.Codec // over gRPC
 	message func(dst []byte, m *task.Message) []byte
 	data    bool // a data part is an object in an object
 	// clientIDs says that clients choose the ids of tasks.
@@ -70,34 +66,22 @@ const pushConfigs = "/pushNotificationConfigs"
 // wires are the versions and bindings, the preferred one first. gRPC comes last: a card that offers something else, too, is
 // called as it was before Holdfast spoke gRPC.
 var wires = []*Wire{
-	{
-		Version: v10.Version, Binding: JSONRPC, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard", "CreateTaskPushNotificationConfig", "SubscribeToTask"},
-	},
-	{
-		Version: v10.Version, Binding: HTTPJSON, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"message:send", "message:stream", "", ":cancel", "tasks", "extendedAgentCard", pushConfigs, ":subscribe"},
-	},
-	{
-		Version: v03.Version, Binding: JSONRPC, message: v03.AppendMessage,
-		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/cancel", "", "agent/getAuthenticatedExtendedCard", "tasks/pushNotificationConfig/set", "tasks/resubscribe"},
-	},
-	{
-		Version: v03.Version, Binding: HTTPJSON, message: v03proto.AppendMessage, prefix: "/v1", data: true,
-		methods: [...]string{"message:send", "message:stream", "", ":cancel", "", "card", pushConfigs, ":subscribe"},
-	},
-	{
-		Version: v01.Version, Binding: JSONRPC, message: v01.AppendMessage, clientIDs: true,
-		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", "", "", "tasks/pushNotification/set", "tasks/resubscribe"},
-	},
-	{
-		Version: v10.Version, Binding: GRPC, message: v10.AppendMessage, modern: true, service: binary.New10(0),
-		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard", "CreateTaskPushNotificationConfig", "SubscribeToTask"},
-	},
-	{
-		Version: v03.Version, Binding: GRPC, message: v03proto.AppendYoungerMessage, data: true, service: binary.New03(0),
-		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "", "GetAgentCard", "CreateTaskPushNotificationConfig", "TaskSubscription"},
-	},
+	{Version: v10.Version, Binding: JSONRPC, methods: methods(v10.Codec{}), message: v10.AppendMessage, modern: true},
+	{Version: v10.Version, Binding: HTTPJSON, methods: methods(v10.Codec{}), message: v10.AppendMessage, modern: true, card: "extendedAgentCard"},
+	{Version: v03.Version, Binding: JSONRPC, methods: methods(v03.Codec{}), message: v03.AppendMessage},
+	{Version: v03.Version, Binding: HTTPJSON, methods: methods(v03proto.Codec{}), message: v03proto.AppendMessage, prefix: "/v1", data: true, card: "card"},
+	{Version: v01.Version, Binding: JSONRPC, methods: methods(v01.Codec{}), message: v01.AppendMessage, clientIDs: true},
+	{Version: v10.Version, Binding: GRPC, methods: methods(v10.Codec{}), message: v10.AppendMessage, modern: true, service: binary.New10(0)},
+	{Version: v03.Version, Binding: GRPC, methods: methods(v03proto.Codec{}), message: v03proto.AppendYoungerMessage, data: true, service: binary.New03(0)},
+}
+
+// methods returns the names of a version's methods by their operations.
+func methods(c dialect.Codec) map[Op]string {
+	names := map[Op]string{}
+	for name, op := range c.Traits().Operations {
+		names[op] = name
+	}
+	return names
 }
 
 // Oldest returns the wire of 0.1.
@@ -124,14 +108,8 @@ func Find(version, binding string) *Wire {
 // ChoosesIDs reports whether the client names its new tasks.
 func (w *Wire) ChoosesIDs() bool { return w.clientIDs }
 
-// served are the operations as the codecs of services know them.
-var served = [operations]engine.Op{
-	engine.OpSend, engine.OpStream, engine.OpGet, engine.OpCancel, engine.OpList, engine.OpExtendedCard, engine.OpPushSet,
-	engine.OpSubscribe,
-}
-
-// Has reports whether the version has an operation.
-func (w *Wire) Has(op Op) bool { return op == Get || w.methods[op] != "" }
+// Has reports whether the version has an operation. Few servers of 0.3 have lists: its document and its proto file disagree on them.
+func (w *Wire) Has(op Op) bool { return w.methods[op] != "" && (op != List || w.modern) }
 
 // ExtendedCardURLs returns where servers of 0.2 have their extended card: beside their endpoint, some below it.
 func (w *Wire) ExtendedCardURLs(endpoint string) (all []string) {
@@ -231,7 +209,7 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 	if w.service != nil {
 		var err error
 		r.Method = "/" + w.service.Service() + "/" + w.methods[op]
-		r.Body, err = w.service.Request(served[op], w.appendParams(nil, op, p))
+		r.Body, err = w.service.Request(op, w.appendParams(nil, op, p))
 		return r, err
 	}
 	u, err := url.Parse(endpoint)
@@ -247,24 +225,27 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 	}
 	id := url.PathEscape(p.TaskID)
 	switch op {
-	case Send, Stream:
+	case Send:
 		r.Body = w.appendParams(nil, op, p)
-		base += "/" + w.methods[op]
+		base += "/message:send"
+	case Stream:
+		r.Body = w.appendParams(nil, op, p)
+		base += "/message:stream"
 	case Get:
 		r.Method = http.MethodGet
 		base += "/tasks/" + id
 	case Cancel:
 		r.Body = []byte("{}")
-		base += "/tasks/" + id + w.methods[op]
+		base += "/tasks/" + id + ":cancel"
 	case SetPush:
 		r.Body = w.appendParams(nil, op, p)
-		base += "/tasks/" + id + w.methods[op]
+		base += "/tasks/" + id + pushConfigs
 	case Subscribe:
 		r.Method = http.MethodGet
-		base += "/tasks/" + id + w.methods[op]
+		base += "/tasks/" + id + ":subscribe"
 	case ExtendedCard:
 		r.Method = http.MethodGet
-		base += "/" + w.methods[op]
+		base += "/" + w.card
 	case List:
 		r.Method = http.MethodGet
 		base += "/tasks"
@@ -273,6 +254,7 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 			query.Set("pageToken", p.Page)
 		}
 		u.RawQuery = query.Encode()
+	default: // clients do not ask for the others
 	}
 	if u.Path, err = url.PathUnescape(base); err != nil {
 		return nil, err
