@@ -41,12 +41,7 @@ func AppendStringsMember(dst []byte, name string, all []string) []byte {
 	if len(all) == 0 {
 		return dst
 	}
-	dst = AppendMember(dst, name)
-	for i, s := range all {
-		dst = append(dst, separator(i, '['))
-		dst = AppendString(dst, s)
-	}
-	return append(dst, ']')
+	return AppendArray(AppendMember(dst, name), all, func(dst []byte, s *string) []byte { return AppendString(dst, *s) })
 }
 
 // AppendBytes appends bytes as padded base64 in the standard alphabet.
@@ -79,21 +74,13 @@ func AppendTime(dst []byte, t time.Time) []byte {
 	return t.UTC().AppendFormat(dst, `"2006-01-02T15:04:05.000Z"`)
 }
 
-// separator returns what precedes element i: the opening bracket or a comma.
-func separator(i int, open byte) byte {
-	if i == 0 {
-		return open
-	}
-	return ','
-}
-
 // AppendArray appends a JSON array. each appends one element.
 func AppendArray[T any](dst []byte, all []T, each func([]byte, *T) []byte) []byte {
-	if len(all) == 0 {
-		return append(dst, '[', ']')
-	}
+	dst = append(dst, '[')
 	for i := range all {
-		dst = append(dst, separator(i, '['))
+		if i > 0 {
+			dst = append(dst, ',')
+		}
 		dst = each(dst, &all[i])
 	}
 	return append(dst, ']')

@@ -1,5 +1,7 @@
 package task
 
+import "slices"
+
 // State is the state of a task. The numbers are stored; see migrations.
 type State uint8
 
@@ -77,11 +79,4 @@ func (s State) Parked() bool { return s == StateInputRequired || s == StateAuthR
 func (s State) Settled() bool { return s >= StateInputRequired }
 
 // CanBecome reports whether the table allows the change from s to to.
-func (s State) CanBecome(to State) bool {
-	for _, n := range next[s] {
-		if n == to {
-			return true
-		}
-	}
-	return false
-}
+func (s State) CanBecome(to State) bool { return slices.Contains(next[s], to) }

@@ -3,6 +3,7 @@ package tracing
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -31,18 +32,8 @@ func ReadContext(values func(name string) []string) Context {
 	if read.Parent == "" {
 		return Context{}
 	}
-	size := 0
-	var joined string
-	for i, v := range values(tracestate) {
-		if i > 0 {
-			joined += ","
-		}
-		joined += v
-		if size = len(joined); size > maxState {
-			return read
-		}
-	}
-	if state, err := trace.ParseTraceState(joined); err == nil {
+	joined := strings.Join(values(tracestate), ",")
+	if state, err := trace.ParseTraceState(joined); err == nil && len(joined) <= maxState {
 		read.State = state.String()
 	}
 	return read

@@ -35,15 +35,9 @@ func (t *Tracer) RPC(ctx context.Context, method string, values func(name string
 	if t == nil {
 		return ctx, nil
 	}
-	return t.start(below(ctx, ReadContext(values)), trimmed(method), trace.SpanKindServer,
-		trace.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(trimmed(method))))
-}
-
-func trimmed(method string) string {
-	if method != "" && method[0] == '/' {
-		return method[1:]
-	}
-	return method
+	method = strings.TrimPrefix(method, "/")
+	return t.start(below(ctx, ReadContext(values)), method, trace.SpanKindServer,
+		trace.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(method)))
 }
 
 // Send begins the span of a message that goes to the queue of an agent, below that of ctx. The run of the message continues
@@ -174,8 +168,9 @@ func CallRPC(ctx context.Context, method, address string) (context.Context, *Spa
 	if t == nil {
 		return ctx, nil
 	}
-	return t.start(ctx, trimmed(method), trace.SpanKindClient, trace.WithAttributes(
-		append(server(hostOf(address)), semconv.RPCSystemNameGRPC, semconv.RPCMethod(trimmed(method)))...))
+	method = strings.TrimPrefix(method, "/")
+	return t.start(ctx, method, trace.SpanKindClient, trace.WithAttributes(
+		append(server(hostOf(address)), semconv.RPCSystemNameGRPC, semconv.RPCMethod(method))...))
 }
 
 // hostOf returns the host and port of a URL.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -71,9 +72,7 @@ func FromEnvironment(ctx context.Context, s Service, log *slog.Logger) (*Tracer,
 func New(p *sdk.TracerProvider) *Tracer {
 	opted := strings.Split(os.Getenv("OTEL_SEMCONV_STABILITY_OPT_IN"), ",")
 	t := &Tracer{provider: p, tracer: p.Tracer("github.com/holdfast-a2a/holdfast", trace.WithSchemaURL(semconv.SchemaURL))}
-	for _, o := range opted {
-		t.genAI = t.genAI || strings.TrimSpace(o) == "gen_ai_latest_experimental"
-	}
+	t.genAI = slices.ContainsFunc(opted, func(o string) bool { return strings.TrimSpace(o) == "gen_ai_latest_experimental" })
 	return t
 }
 
