@@ -65,6 +65,7 @@ func do(ctx context.Context, client *http.Client, verb, url string, body []byte,
 		}
 		req.Header.Add(header[i], header[i+1])
 	}
+	req.Host = req.Header.Get("Host") // "": that of the URL
 	return client.Do(req)
 }
 

@@ -280,18 +280,8 @@ func (r *Replica) Ended() (how string, ended bool) {
 // Page reads a page of the admin address. A Host header replaces the host of the address.
 func (r *Replica) Page(path string, headers ...string) (status int, body string, header http.Header) {
 	r.T.Helper()
-	req, err := http.NewRequestWithContext(waittest.Context(r.T), http.MethodGet, r.Admin+path, nil)
-	require.NoError(r.T, err)
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Add(headers[i], headers[i+1])
-	}
-	req.Host = req.Header.Get("Host")
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(r.T, err)
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(r.T, err)
-	return resp.StatusCode, string(b), resp.Header
+	admin := a2atest.Peer{T: r.T, Name: r.Name, URL: r.Admin}
+	return admin.Exchange(http.MethodGet, path, nil, headers...)
 }
 
 // Samples are the metrics of the replica, such as a_total{b="c"}, and the sum of each family under its name.

@@ -177,13 +177,8 @@ func (s *server) makeTemplate(ctx context.Context, log *slog.Logger) error {
 	if err != nil || done {
 		return err
 	}
-	for _, statement := range []string{
-		"DROP DATABASE IF EXISTS " + name,
-		"CREATE DATABASE " + name + " TEMPLATE template0 ENCODING 'UTF8'",
-	} {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("test template: %w", err)
-		}
+	if err := s.exec(ctx, "DROP DATABASE IF EXISTS "+name, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'"); err != nil {
+		return fmt.Errorf("test template: %w", err)
 	}
 	if err := schema.Migrate(ctx, s.databaseURL(name), log); err != nil {
 		return fmt.Errorf("test template: %w", err)
@@ -195,10 +190,7 @@ func (s *server) makeTemplate(ctx context.Context, log *slog.Logger) error {
 	if err := Partitions(ctx, s.databaseURL(name), now, now.AddDate(0, 0, 1)); err != nil {
 		return fmt.Errorf("test template: %w", err)
 	}
-	if _, err := conn.Exec(ctx, "ALTER DATABASE "+name+" IS_TEMPLATE true"); err != nil {
-		return fmt.Errorf("test template: %w", err)
-	}
-	return nil
+	return s.exec(ctx, "ALTER DATABASE "+name+" IS_TEMPLATE true")
 }
 
 // Partitions creates partitions between two times, as a server does for now when it starts. It is
