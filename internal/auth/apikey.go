@@ -75,7 +75,7 @@ type KeyStore interface {
 
 // APIKeys is a scheme: a random secret in a header. The operator gives the secret to the client.
 type APIKeys struct {
-	name   string
+	named
 	header string
 	spelt  string // for challenges, as the operator spells it
 	either bool   // also accept the key in Authorization
@@ -104,7 +104,7 @@ const (
 // NewAPIKeys makes the scheme. If header is Authorization, a key is shown as a bearer token.
 func NewAPIKeys(name, header string, s KeyStore) *APIKeys {
 	keys := &APIKeys{
-		name: name, header: http.CanonicalHeaderKey(header), spelt: header, store: s,
+		named: named{name, KindAPIKey}, header: http.CanonicalHeaderKey(header), spelt: header, store: s,
 		known: &atomic.Pointer[cache[*proof]]{}, lately: &atomic.Pointer[cache[*proof]]{}, lookups: make(chan struct{}, keyLookups),
 	}
 	keys.Forget()
@@ -118,11 +118,6 @@ func (s *APIKeys) OrBearer() *APIKeys {
 	both.either = true
 	return &both
 }
-
-// Name implements Scheme.
-func (s *APIKeys) Name() string { return s.name }
-
-func (s *APIKeys) kind() string { return KindAPIKey }
 
 func (s *APIKeys) bearer() bool { return s.header == "Authorization" }
 

@@ -98,6 +98,14 @@ type Scheme interface {
 	challenge(refused bool) string
 }
 
+// named has the name and the kind of a scheme.
+type named struct{ name, method string }
+
+// Name implements Scheme.
+func (n named) Name() string { return n.name }
+
+func (n named) kind() string { return n.method }
+
 // proof is the result of a good credential.
 type proof struct {
 	task.Caller

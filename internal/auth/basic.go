@@ -33,7 +33,7 @@ type User struct {
 
 // Basic is a scheme: a name and a password. The operator lists the users.
 type Basic struct {
-	name  string
+	named
 	users atomic.Pointer[userList]
 	// checks bounds how many passwords are compared at a time; ofName and from bound how many wait for that, and leave room
 	// for other users and addresses. A comparison is slow by design, and any client can cause one.
@@ -66,7 +66,7 @@ const (
 // NewBasic makes the scheme.
 func NewBasic(name string, users []User) (*Basic, error) {
 	s := &Basic{
-		name: name, checks: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), compare: bcrypt.CompareHashAndPassword,
+		named: named{name, KindBasic}, checks: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), compare: bcrypt.CompareHashAndPassword,
 		ofName: limit.NewPlaces[string](maxWaiting, maxWaitingOfName), from: limit.NewPlaces[string](maxWaiting, maxWaitingFrom),
 	}
 	return s, s.SetUsers(users)
@@ -123,11 +123,6 @@ func HashCost(hash string) (int, error) {
 	}
 	return cost, nil
 }
-
-// Name implements Scheme.
-func (s *Basic) Name() string { return s.name }
-
-func (s *Basic) kind() string { return KindBasic }
 
 func (s *Basic) shown(_ *Request, a *authorization) []string {
 	return a.take("basic", func(string) bool { return true })

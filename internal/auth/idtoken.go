@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-jose/go-jose/v4/jwt"
-
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -57,23 +55,21 @@ func (s *JWT) Endpoints(ctx context.Context) (*Endpoints, error) {
 	return e, nil
 }
 
-// Verify returns the caller of a token of this issuer for one of the scheme's audiences, as a request with it would.
-func (s *JWT) Verify(ctx context.Context, token string) (*task.Caller, error) {
-	p, err := s.verify(ctx, token, nil)
+// Verify returns the caller of a token of this issuer for one of the scheme's audiences, as a request with it would. subject is the
+// token's sub.
+func (s *JWT) Verify(ctx context.Context, token string) (caller *task.Caller, subject string, err error) {
+	_, c, err := s.verified(ctx, token)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return &p.Caller, nil
+	caller, _, err = s.caller(c, s.opt.Audiences, time.Now())
+	return caller, c.standard.Subject, err
 }
 
 // VerifyID returns the caller of an ID token that was issued to a client for a login with this nonce (OpenID Connect Core 1.0,
 // 3.1.3.7). subject is the token's sub.
 func (s *JWT) VerifyID(ctx context.Context, token, client, nonce string) (caller *task.Caller, subject string, err error) {
-	parsed, err := s.parse(token)
-	if err != nil {
-		return nil, "", err
-	}
-	_, c, err := s.verified(ctx, parsed)
+	_, c, err := s.verified(ctx, token)
 	if err != nil {
 		return nil, "", err
 	}
@@ -92,19 +88,6 @@ func (s *JWT) VerifyID(ctx context.Context, token, client, nonce string) (caller
 		return nil, "", refuse(Claims, errors.New("the token has no iat"))
 	}
 	return caller, c.standard.Subject, nil
-}
-
-// SubjectOf returns the sub of a token that Verify has accepted.
-func SubjectOf(token string) string {
-	parsed, err := jwt.ParseSigned(token, algorithms)
-	if err != nil {
-		return ""
-	}
-	var c jwt.Claims
-	if parsed.UnsafeClaimsWithoutVerification(&c) != nil {
-		return ""
-	}
-	return c.Subject
 }
 
 // Supports reports whether a list of the metadata has a value. A list that is missing has the default.

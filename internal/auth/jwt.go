@@ -50,6 +50,7 @@ var algorithms = []jose.SignatureAlgorithm{
 
 // JWT is a scheme: a token that an issuer has signed. The caller must call Run.
 type JWT struct {
+	named
 	opt JWTOptions
 	*keySource
 }
@@ -63,13 +64,8 @@ const (
 
 // NewJWT makes the scheme.
 func NewJWT(o JWTOptions) *JWT {
-	return &JWT{opt: o, keySource: newKeySource(o)}
+	return &JWT{named: named{o.Name, KindJWT}, opt: o, keySource: newKeySource(o)}
 }
-
-// Name implements Scheme.
-func (s *JWT) Name() string { return s.opt.Name }
-
-func (s *JWT) kind() string { return KindJWT }
 
 // shown takes a token that names this issuer. If there is no other issuer, it takes every token.
 func (s *JWT) shown(_ *Request, a *authorization) []string {
@@ -102,11 +98,7 @@ func (s *JWT) remembered(token string, _ *Request) *proof {
 
 func (s *JWT) verify(ctx context.Context, token string, _ *Request) (*proof, error) {
 	digest := sha256.Sum256([]byte(token))
-	parsed, err := s.parse(token)
-	if err != nil {
-		return nil, err
-	}
-	set, c, err := s.verified(ctx, parsed)
+	set, c, err := s.verified(ctx, token)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +141,11 @@ type claims struct {
 }
 
 // verified returns the claims of a token that a key of the issuer has signed, and the set with that key.
-func (s *JWT) verified(ctx context.Context, parsed *jwt.JSONWebToken) (set *keySet, c *claims, err error) {
+func (s *JWT) verified(ctx context.Context, token string) (set *keySet, c *claims, err error) {
+	parsed, err := s.parse(token)
+	if err != nil {
+		return nil, nil, err
+	}
 	kid, algorithm := parsed.Headers[0].KeyID, parsed.Headers[0].Algorithm
 	set = s.current.Load()
 	found := set.find(kid, algorithm)
@@ -199,7 +195,7 @@ func (s *JWT) caller(c *claims, audiences []string, now time.Time) (p *task.Call
 	if subject == "" {
 		return nil, expires, refuse(Claims, errors.New("the token has no subject"))
 	}
-	p = &task.Caller{Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.scopes(all), Credential: s.opt.Name}
+	p = &task.Caller{Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.scopes(all), Credential: s.name}
 	if standard.ID != "" && plain(standard.ID) {
 		p.Credential += "/" + standard.ID
 	}

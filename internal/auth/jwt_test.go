@@ -511,7 +511,7 @@ func TestSeveralIssuers(t *testing.T) {
 	one, two := newIssuer(t), newIssuer(t)
 	two.URL = "https://two.example"
 	two.rotate("two", jose.RS256)
-	first, second := one.accepting(), two.accepting(func(s *JWT) { s.opt.Name = "two" })
+	first, second := one.accepting(), two.accepting(func(s *JWT) { s.name = "two" })
 	a := New(Options{Schemes: []Scheme{first, second}})
 	require.Equal(t, "two/j-1", a.Authenticate(t.Context(), bearer(two.token(two.usual()))).Credential)
 	require.Equal(t, "sso/j-1", a.Authenticate(t.Context(), bearer(one.token(one.usual()))).Credential)

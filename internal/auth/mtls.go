@@ -42,6 +42,7 @@ type MTLSOptions struct {
 
 // MTLS is a scheme: the client certificate of a TLS connection.
 type MTLS struct {
+	named
 	opt   MTLSOptions
 	known *cache[*proof]
 }
@@ -52,13 +53,8 @@ const certificateFor = 10 * time.Second
 
 // NewMTLS makes the scheme.
 func NewMTLS(o MTLSOptions) *MTLS {
-	return &MTLS{opt: o, known: newCache[*proof](10_000)}
+	return &MTLS{named: named{o.Name, KindMTLS}, opt: o, known: newCache[*proof](10_000)}
 }
-
-// Name implements Scheme.
-func (s *MTLS) Name() string { return s.opt.Name }
-
-func (s *MTLS) kind() string { return KindMTLS }
 
 func (s *MTLS) shown(r *Request, _ *authorization) []string {
 	if len(r.Chain) == 0 {
@@ -95,7 +91,7 @@ func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*proof, error) {
 	}
 	p := &proof{until: leaf.NotAfter, Caller: task.Caller{
 		Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.opt.Scopes,
-		Credential: s.opt.Name + "/" + hex.EncodeToString(digest[:8]),
+		Credential: s.name + "/" + hex.EncodeToString(digest[:8]),
 	}}
 	if s.opt.TenantFromOrganization {
 		if n := len(leaf.Subject.Organization); n != 1 {

@@ -58,6 +58,7 @@ type SessionStore interface {
 
 // Sessions is a scheme: the cookie of a browser in which an operator has logged in.
 type Sessions struct {
+	named
 	cookie  string
 	schemes []string // whose operators are still admitted
 	store   SessionStore
@@ -67,15 +68,10 @@ type Sessions struct {
 
 // NewSessions makes the scheme. schemes are those that operators may use: when one is removed, its sessions end.
 func NewSessions(cookie string, schemes []string, s SessionStore) *Sessions {
-	out := &Sessions{cookie: cookie, schemes: schemes, store: s, known: &atomic.Pointer[cache[*proof]]{}, lookups: make(chan struct{}, keyLookups)}
+	out := &Sessions{named: named{KindSession, KindSession}, cookie: cookie, schemes: schemes, store: s, known: &atomic.Pointer[cache[*proof]]{}, lookups: make(chan struct{}, keyLookups)}
 	out.Forget()
 	return out
 }
-
-// Name implements Scheme.
-func (s *Sessions) Name() string { return KindSession }
-
-func (s *Sessions) kind() string { return KindSession }
 
 func (s *Sessions) shown(r *Request, _ *authorization) (out []string) {
 	for _, line := range r.Header("Cookie") {

@@ -307,10 +307,11 @@ func (h *Handler) exchange(ctx context.Context, r *http.Request, f *flow) (*task
 	case i.FromID:
 		return caller, nil
 	}
-	if caller, err = i.Scheme.Verify(ctx, tokens.AccessToken); err != nil {
+	caller, of, err := i.Scheme.Verify(ctx, tokens.AccessToken)
+	if err != nil {
 		return nil, err
 	}
-	if auth.SubjectOf(tokens.AccessToken) != subject {
+	if of != subject {
 		return nil, errSubject
 	}
 	return caller, nil
