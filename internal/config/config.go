@@ -434,7 +434,6 @@ type CommandExecutor struct {
 // OpenAIExecutor is a model behind an API of OpenAI.
 type OpenAIExecutor struct {
 	API          ModelAPI          `yaml:"api"`
-	Background   bool              `yaml:"background"` // only of the Responses API
 	BaseURL      string            `yaml:"base_url"`
 	Model        string            `yaml:"model"`
 	APIKey       *secrets.Source   `yaml:"api_key"` // read for each call

@@ -74,7 +74,7 @@ func (a *Agent) setDefaults() {
 		Card: DefaultCard(),
 		Executor: Executor{
 			Worker: WorkerExecutor{Lease: 30 * time.Second},
-			OpenAI: OpenAIExecutor{API: APIChat, Background: true, Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute},
+			OpenAI: OpenAIExecutor{API: APIChat, Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute},
 			A2A:    A2AExecutor{Version: "auto", Binding: "auto", Stream: true},
 		},
 		Limits: AgentLimits{

@@ -162,8 +162,8 @@ func buildModel(cfg *config.Config, a *config.Agent, m *telemetry.Metrics, log *
 		called = append(called, openai.AgentTool(t))
 	}
 	return openai.New(openai.Options{
-		Responses: o.API == config.APIResponses, Background: o.Background,
-		BaseURL: o.BaseURL, Model: o.Model, APIKey: o.APIKey, Headers: o.Headers,
+		Responses: o.API == config.APIResponses,
+		BaseURL:   o.BaseURL, Model: o.Model, APIKey: o.APIKey, Headers: o.Headers,
 		System: o.System, Parameters: parameters, History: history(a), Whole: !o.Stream, Reasoning: o.Reasoning,
 		Tools: tools, Agents: called, MaxToolCalls: o.MaxToolCalls, ToolTimeout: o.ToolTimeout,
 		MaxEvent: int(a.Limits.MaxEvent), Observe: m.Upstream(a.Name, "openai"), ObserveTools: observeTools, Log: log,

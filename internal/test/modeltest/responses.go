@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,18 +14,11 @@ import (
 
 // Script is what happens to one response. The zero values are those of a server without faults.
 type Script struct {
-	Events []string // in JSON; the server adds the response's beginning, its id and the numbers
-	// Cuts has an entry for each connection that breaks off: after how many events, counted from its first one.
-	Cuts []int
-	// Refusals answer the first requests for the stream instead: the POST, and then each GET. A nil one does not.
-	Refusals []http.HandlerFunc
-	Next     chan struct{} // each event waits for a receive; nil does not wait
-	// From changes the number of the first event that a GET sends, which is one after starting_after.
-	From func(int) int
-	// Number changes the numbers of events.
-	Number func(int) int
-	Plain  bool // no background mode, and no word about it
-	ID     string
+	Events []string // in JSON; the server adds the response's beginning
+	// Cut is after how many events the connection breaks off, counting the beginning; 0: it does not.
+	Cut    int
+	Refuse http.HandlerFunc // answers instead; nil: nobody
+	Next   chan struct{}    // each event waits for a receive; nil does not wait
 }
 
 // Response is a request for a response. The server refuses unknown members, as OpenAI does.
@@ -36,7 +28,6 @@ type Response struct {
 	Instructions    string           `json:"instructions"`
 	Stream          bool             `json:"stream"`
 	Store           *bool            `json:"store"`
-	Background      bool             `json:"background"`
 	Tools           []map[string]any `json:"tools"`
 	Reasoning       map[string]any   `json:"reasoning"`
 	Include         []string         `json:"include"`
@@ -50,19 +41,10 @@ type Response struct {
 // script, and further ones the last.
 type Responses struct {
 	*httptest.Server
-	t         *testing.T
-	mu        sync.Mutex
-	scripts   []Script
-	responses []*stored
-	reads     []string
-	canceled  []string
-}
-
-// stored is a response on the server.
-type stored struct {
-	Script
-	request Response
-	opened  int // requests for its stream
+	t       *testing.T
+	mu      sync.Mutex
+	scripts []Script
+	calls   []Response
 }
 
 // NewResponses starts a server. It fails the test at an invalid request.
@@ -71,8 +53,6 @@ func NewResponses(t *testing.T, scripts ...Script) *Responses {
 	f := &Responses{t: t, scripts: scripts}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/responses", f.create)
-	mux.HandleFunc("GET /v1/responses/{id}", f.read)
-	mux.HandleFunc("POST /v1/responses/{id}/cancel", f.cancel)
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, route := mux.Handler(r); route == "" || r.Header.Get("Authorization") != "Bearer "+Key {
 			f.t.Errorf("invalid request: %s %s", r.Method, r.URL)
@@ -90,25 +70,7 @@ func (f *Responses) Base() string { return f.URL + "/v1" }
 func (f *Responses) Calls() []Response {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([]Response, len(f.responses))
-	for i, r := range f.responses {
-		all[i] = r.request
-	}
-	return all
-}
-
-// Reads returns the queries of requests for the rest of a response.
-func (f *Responses) Reads() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.reads)
-}
-
-// Canceled returns the ids of the responses that were canceled.
-func (f *Responses) Canceled() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.canceled)
+	return slices.Clone(f.calls)
 }
 
 func (f *Responses) create(w http.ResponseWriter, r *http.Request) {
@@ -117,18 +79,22 @@ func (f *Responses) create(w http.ResponseWriter, r *http.Request) {
 	in.DisallowUnknownFields()
 	err := in.Decode(&got)
 	if err != nil || r.Header.Get("Content-Type") != "application/json" || got.Model != Model || len(got.Input) == 0 ||
-		got.Store == nil || *got.Store != got.Background || got.Key == "" || !validItems(got.Input) || !validTools(got.Tools) {
+		got.Store == nil || *got.Store || got.Key == "" || !validItems(got.Input) || !validTools(got.Tools) {
 		f.t.Errorf("invalid request: %+v: %v", got, err)
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
 	f.mu.Lock()
-	s := &stored{Script: f.scripts[min(len(f.responses), len(f.scripts)-1)], request: got}
-	if s.ID == "" {
-		s.ID = fmt.Sprintf("resp_%d", len(f.responses)+1)
-	}
-	f.responses = append(f.responses, s)
+	s := f.scripts[min(len(f.calls), len(f.scripts)-1)]
+	f.calls = append(f.calls, got)
 	f.mu.Unlock()
-	f.serve(w, r, s, 0)
+	switch {
+	case s.Refuse != nil:
+		s.Refuse(w, r)
+	case !got.Stream:
+		Answers(http.StatusOK, s.Events[0])(w, r, Request{})
+	default:
+		s.stream(w, r)
+	}
 }
 
 // validItems checks what OpenAI checks: each item has its members, and a result follows its call.
@@ -169,77 +135,12 @@ func validTools(tools []map[string]any) bool {
 	return true
 }
 
-func (f *Responses) find(id string) *stored {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, s := range f.responses {
-		if s.ID == id {
-			return s
-		}
-	}
-	return nil
-}
-
-func (f *Responses) read(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	f.reads = append(f.reads, r.URL.RawQuery)
-	f.mu.Unlock()
-	s := f.find(r.PathValue("id"))
-	query := r.URL.Query()
-	from := 0
-	if after := query.Get("starting_after"); after != "" {
-		n, err := strconv.Atoi(after)
-		if err != nil {
-			f.t.Errorf("invalid request: %s", r.URL)
-		}
-		from = n + 1
-	}
-	if s == nil || s.Plain || query.Get("stream") != "true" {
-		Answers(http.StatusNotFound, `{"error":{"message":"Response with id '`+r.PathValue("id")+`' not found.","type":"invalid_request_error","param":null,"code":null}}`)(w, r, Request{})
-		return
-	}
-	if s.From != nil {
-		from = s.From(from)
-	}
-	f.serve(w, r, s, from)
-}
-
-func (f *Responses) cancel(w http.ResponseWriter, r *http.Request) {
-	id := r.PathValue("id")
-	if f.find(id) == nil {
-		f.t.Errorf("canceled %s, which does not exist", id)
-	}
-	f.mu.Lock()
-	f.canceled = append(f.canceled, id)
-	f.mu.Unlock()
-	Answers(http.StatusOK, `{"id":"`+id+`","object":"response","status":"cancelled"}`)(w, r, Request{})
-}
-
-// serve sends the events of a response from a number on.
-func (f *Responses) serve(w http.ResponseWriter, r *http.Request, s *stored, from int) {
-	f.mu.Lock()
-	nth := s.opened
-	s.opened++
-	f.mu.Unlock()
-	if nth < len(s.Refusals) && s.Refusals[nth] != nil {
-		s.Refusals[nth](w, r)
-		return
-	}
-	if !s.request.Stream {
-		Answers(http.StatusOK, s.Events[0])(w, r, Request{})
-		return
-	}
-	background := ""
-	if !s.Plain {
-		background = fmt.Sprintf(`,"background":%t`, s.request.Background)
-	}
-	events := append([]string{
-		fmt.Sprintf(`{"type":"response.created","response":{"id":%q,"object":"response","model":"small-0611","status":"queued","output":[]%s}}`, s.ID, background),
-	}, s.Events...)
+func (s *Script) stream(w http.ResponseWriter, r *http.Request) {
+	events := append([]string{`{"type":"response.created","response":{"object":"response","model":"small-0611","status":"queued","output":[]}}`}, s.Events...)
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
-	for i := from; i < len(events); i++ {
-		if nth < len(s.Cuts) && i-from == s.Cuts[nth] {
+	for i, e := range events {
+		if s.Cut > 0 && i == s.Cut {
 			panic(http.ErrAbortHandler)
 		}
 		if s.Next != nil && i > 0 {
@@ -249,19 +150,8 @@ func (f *Responses) serve(w http.ResponseWriter, r *http.Request, s *stored, fro
 				return
 			}
 		}
-		number := i
-		if s.Number != nil {
-			number = s.Number(i)
-		}
-		e := events[i]
-		if number >= 0 && strings.HasPrefix(e, `{"type"`) {
-			e = fmt.Sprintf(`{"sequence_number":%d,`, number) + e[1:]
-		}
 		_, _ = fmt.Fprintf(w, "event: x\ndata: %s\n\n", e)
 		_ = http.NewResponseController(w).Flush()
-	}
-	if nth < len(s.Cuts) {
-		panic(http.ErrAbortHandler)
 	}
 }
 

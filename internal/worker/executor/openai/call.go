@@ -35,19 +35,9 @@ type sink interface {
 // errIdle is the cause of a request that was closed because nothing came.
 var errIdle = errors.New("silent for too long")
 
-// exchange is a request to the model's API.
-type exchange struct {
-	method string
-	url    *url.URL
-	key    string // for idempotency; may be empty
-	body   []byte // nil without one
-	// refused may replace the error of an answer with a status other than 2xx; nil replaces none.
-	refused func(code int, about *apiError) error
-}
-
-// complete asks the model, or for the rest of its answer. The sink gets all text at once; the answer is complete when
-// complete returns.
-func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sink) (err error) {
+// complete asks the model. The sink gets all text at once; the answer is complete when complete returns. key is the one for
+// idempotency.
+func (a *agent) complete(ctx context.Context, body []byte, key string, got *answer, into sink) (err error) {
 	ctx, span := tracing.Chat(ctx, "openai", a.opts.Model)
 	if span != nil {
 		defer func() {
@@ -61,20 +51,13 @@ func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sin
 	// The request has its own context, so that an answer that stalls ends it alone.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	response, redact, err := a.send(ctx, x)
+	response, redact, err := a.send(ctx, body, key)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	stop := func() { cancel(nil) }
 	if code := response.StatusCode; code < 200 || code > 299 {
-		body := web.ReadStart(response, maxErrorBody, stop)
-		if x.refused != nil {
-			if err := x.refused(code, errorOf(body)); err != nil {
-				return err
-			}
-		}
-		return refused(response, body, redact)
+		return refused(response, web.ReadStart(response, maxErrorBody, func() { cancel(nil) }), redact)
 	}
 	in := bufio.NewReader(&reader{in: response.Body, idle: a.opts.IdleTimeout, cancel: cancel, ctx: ctx})
 	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
@@ -128,12 +111,12 @@ func form(in *bufio.Reader, mediaType string) string {
 }
 
 // send sends a request. The caller closes the body of the response.
-func (a *agent) send(ctx context.Context, x *exchange) (*nethttp.Response, func(string) string, error) {
+func (a *agent) send(ctx context.Context, body []byte, key string) (*nethttp.Response, func(string) string, error) {
 	token, redact, err := a.secrets(ctx)
 	if err != nil {
 		return nil, nil, &executor.Unavailable{Err: err}
 	}
-	request, err := nethttp.NewRequestWithContext(ctx, x.method, x.url.String(), bytes.NewReader(x.body))
+	request, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodPost, a.url.JoinPath(a.format.method()...).String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, fmt.Errorf("build the request to the model: %w", err)
 	}
@@ -146,14 +129,10 @@ func (a *agent) send(ctx context.Context, x *exchange) (*nethttp.Response, func(
 	if request.Header.Get("User-Agent") == "" {
 		request.Header.Set("User-Agent", "Holdfast")
 	}
-	if x.body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
+	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "text/event-stream, application/json")
-	if x.key != "" {
-		// With this header, the transport may also repeat a call whose idle connection was dead.
-		request.Header.Set("Idempotency-Key", x.key)
-	}
+	// With this header, the transport may also repeat a call whose idle connection was dead.
+	request.Header.Set("Idempotency-Key", key)
 	var sent atomic.Bool // the API may have got some of the request
 	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
 	response, err := a.client.Do(request)
@@ -211,12 +190,9 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cutOff is the cause of the error of an answer without an end.
-type cutOff struct{ error }
-
 // broken is the error of an answer without an end. Another call may get a whole one.
 func broken(err error) error {
-	return executor.Retryable(&executor.Failure{Msg: "the model's answer broke off", Cause: cutOff{err}}, 0)
+	return executor.Retryable(&executor.Failure{Msg: "the model's answer broke off", Cause: err}, 0)
 }
 
 // whole reads an answer in one piece.

@@ -152,15 +152,11 @@ type answer struct {
 	usage   usage
 
 	// Of the Responses API.
-	item     int                // the output index of the newest text
-	taken    map[string]bool    // items that are neither text nor calls
-	begun    map[int]*begunCall // by output index
-	part     strings.Builder    // the newest text item
-	reasoned bool               // reasoning was heard
-	images   int
+	index    int  // the output index of the newest text
+	itemized bool // the stream has had whole items
+	reasoned bool // reasoning was heard
 	thoughts []thought
 	thinking int // bytes of thoughts
-	position
 }
 
 // call is a call of a tool that the model asks for, under the id that its provider gave.

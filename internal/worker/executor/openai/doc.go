@@ -14,9 +14,6 @@
 // leaves nothing doubled. Each step with tools (what the model said, the beginning of a call, its result) is a checkpoint,
 // committed before the next one: a later run of the turn continues there, and repeats no finished call.
 //
-// In the background mode of the Responses API, the id of the response is such a checkpoint, too, and so is how far its text
-// is in the log. A later run reads on behind that.
-//
 // Answers of the model's API are foreign: the executor checks their size, depth and types, and keeps the secrets of the
 // configuration out of errors.
 package openai

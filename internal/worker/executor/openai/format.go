@@ -8,9 +8,8 @@ import (
 type format interface {
 	// method is the path of the API's method below the base URL.
 	method() []string
-	// request returns the members of a request besides the model and the configured parameters. In background mode,
-	// the provider goes on with the answer when nobody listens.
-	request(conversation []message, box *toolbox, background bool) map[string]any
+	// request returns the members of a request besides the model and the configured parameters.
+	request(conversation []message, box *toolbox) map[string]any
 	// hear adds an event of a stream, or a whole answer if line is 0.
 	hear(to *answer, raw []byte, line int, redact func(string) string) (piece, error)
 	// ended takes the end that the server marks: [DONE] of a stream, or the end of a document.
@@ -22,7 +21,7 @@ type chat struct{ opts *Options }
 
 func (chat) method() []string { return []string{"chat", "completions"} }
 
-func (f chat) request(conversation []message, box *toolbox, _ bool) map[string]any {
+func (f chat) request(conversation []message, box *toolbox) map[string]any {
 	body := map[string]any{"messages": conversation, "stream": !f.opts.Whole}
 	if !f.opts.Whole {
 		body["stream_options"] = map[string]bool{"include_usage": true}

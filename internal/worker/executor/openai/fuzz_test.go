@@ -26,8 +26,8 @@ func FuzzAnswers(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":"r","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[{"type":"message","content":[{"type":"output_text","text":"hi"}]},` +
 			`{"type":"function_call","call_id":"c","name":"x","arguments":"{}"},{"type":"reasoning","encrypted_content":"e","summary":[]}]}`,
-		"data: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"r/..\",\"background\":true}}\n\n" +
-			"data: {\"type\":\"response.output_text.delta\",\"sequence_number\":0,\"output_index\":-1,\"delta\":\"hi\"}\n\n" +
+		"data: {\"type\":\"response.created\",\"response\":{}}\n\n" +
+			"data: {\"type\":\"response.output_text.delta\",\"output_index\":-1,\"delta\":\"hi\"}\n\n" +
 			"data: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"type\":\"image_generation_call\",\"result\":\"aGk=\"}]}}\n\n",
 		"data: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"invalid_prompt\"}}}\n\n",
 	} {
@@ -46,7 +46,6 @@ func FuzzAnswers(f *testing.F) {
 		defer cancel(nil)
 		var err error
 		got := &answer{max: opts.MaxEvent}
-		got.opened = func(string) error { return nil }
 		same := func(s string) string { return s }
 		if streamed {
 			err = a.stream(ctx, cancel, strings.NewReader(body), got, w, same)

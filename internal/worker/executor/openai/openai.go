@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	nethttp "net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -24,8 +22,6 @@ type agent struct {
 
 	servers                []*toolServer
 	listWithin, callWithin time.Duration // of servers of tools
-
-	foreground atomic.Bool // the API has refused background mode
 }
 
 // New makes an executor that has a model answer.
@@ -61,11 +57,6 @@ func (a *agent) Execute(ctx context.Context, run *executor.Run, out executor.Emi
 	w := newWriter(ctx, run, out, a.opts.Reasoning)
 	done := &steps{run: run, out: out}
 	err := a.answer(ctx, run, done, w)
-	if done.asked != nil && abandoned(ctx, err) {
-		if err := a.cancel(ctx, done.asked.ID); err != nil {
-			a.opts.Log.Warn("response not cancelled", slog.String("task_id", run.TaskID), slog.Any("error", err))
-		}
-	}
 	if no, ok := errors.AsType[*rejection](err); ok && ctx.Err() == nil {
 		return out.Status(ctx, task.StateRejected, &task.Message{
 			Role: task.RoleAgent, Parts: []task.Part{task.Text(no.reason)}, Metadata: w.metadata(),
@@ -82,11 +73,8 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, done *steps, w *w
 	if err != nil {
 		return err
 	}
-	if len(a.servers)+len(a.opts.Agents) > 0 || a.opts.Responses {
+	if len(a.servers)+len(a.opts.Agents) > 0 {
 		if err := done.recall(ctx); err != nil {
-			return err
-		}
-		if err := done.reread(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -102,7 +90,7 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, done *steps, w *w
 			return err
 		}
 		images := w.images
-		got, err := a.respond(ctx, joined(messages, done.messages()), done, box, w)
+		got, err := a.ask(ctx, joined(messages, done.messages()), done, box, w)
 		if err != nil {
 			return err
 		}
@@ -194,9 +182,19 @@ func (a *agent) perform(ctx context.Context, done *steps, at place, t *tool, w *
 	})
 }
 
+// ask asks the model for its next answer.
+func (a *agent) ask(ctx context.Context, conversation []message, done *steps, box *toolbox, w *writer) (*answer, error) {
+	body, err := a.request(conversation, box)
+	if err != nil {
+		return nil, err
+	}
+	got := &answer{max: a.opts.MaxEvent}
+	return got, a.complete(ctx, body, fmt.Sprintf("%s:%d", done.run.IdempotencyKey(), len(done.rounds)), got, w)
+}
+
 // request returns the body of a call.
-func (a *agent) request(messages []message, box *toolbox, background bool) ([]byte, error) {
-	body := a.format.request(messages, box, background)
+func (a *agent) request(messages []message, box *toolbox) ([]byte, error) {
+	body := a.format.request(messages, box)
 	body["model"] = a.opts.Model
 	for name, value := range a.opts.Parameters {
 		switch {

@@ -71,13 +71,9 @@ func chat(handlers ...modeltest.Handler) func(t *testing.T) api {
 }
 
 func responses(events ...string) func(t *testing.T) api {
-	return scripted(modeltest.Script{Events: events})
-}
-
-func scripted(s modeltest.Script) func(t *testing.T) api {
 	return func(t *testing.T) api {
 		t.Helper()
-		return newNewer(t, s)
+		return newNewer(t, modeltest.Script{Events: events})
 	}
 }
 
@@ -291,8 +287,6 @@ func TestInvalidAnswersFail(t *testing.T) {
 		"an end of nothing":          {responses(`{"type":"response.completed"}`), nope + "line 5: response: is missing"},
 		"wrong types":                {responses(`{"type":"response.completed","response":[]}`), nope + "line 5: response: must be an object, not an array"},
 		"a nested response":          {responses(`{"type":"x","x":` + deep + `}`), nope + "line 5: nests deeper than 100 levels"},
-		"a path as an id":            {scripted(modeltest.Script{ID: "../../v1/admin", Events: answer("Hi")}), nope + "response.id: is missing or has characters that an id cannot have"},
-		"a query as an id":           {scripted(modeltest.Script{ID: "a?b=c", Events: answer("Hi")}), nope + "response.id: is missing or has characters that an id cannot have"},
 		"endless text of a response": {responses(saids...), endless},
 		"an endless refusal":         {responses(refusal, refusal), endless},
 		"a large event":              {responses(modeltest.Said(0, long(3000))), "the agent's answer is not understood: line 5: is longer than the 2000 bytes that an event may have"},
@@ -381,15 +375,11 @@ func TestRejections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := c.of(t)
-			status := ran(t, f.agent(t), "hello").Task(t).Status
+			status := ran(t, c.of(t).agent(t), "hello").Task(t).Status
 			require.Equal(t, task.StateRejected, status.State)
 			require.Equal(t, c.want, status.Message.FirstText())
 			if name == "a refusal" {
 				require.Contains(t, string(status.Message.Metadata), `"totalTokens":17`)
-			}
-			if of, ok := f.(*newer); ok {
-				require.Empty(t, of.Canceled())
 			}
 		})
 	}

@@ -20,8 +20,7 @@ type Options struct {
 	BaseURL string // below it lies chat/completions or responses
 	Model   string
 
-	Responses  bool // call the Responses API instead of Chat Completions
-	Background bool // have the API go on with a response when the connection or this process is gone; only for Responses
+	Responses bool // call the Responses API instead of Chat Completions
 
 	APIKey  *secrets.Source   // sent as a bearer token; nil sends none
 	Headers map[string]string // sent with every call

@@ -31,7 +31,6 @@ const filtered = "The content filter of the model's provider stopped the answer.
 type apiError struct {
 	message string
 	code    string // a name or a status
-	param   string // the member of the request that is at fault
 	status  int    // a code that is a number
 }
 
@@ -50,10 +49,9 @@ func errorIn(v jsontext.Value) *apiError {
 		Message jsontext.Value `json:"message"`
 		Code    jsontext.Value `json:"code"`
 		Type    jsontext.Value `json:"type"`
-		Param   jsontext.Value `json:"param"`
 	}
 	_ = wire.Unmarshal(v, &in) // any JSON fits
-	e := &apiError{message: unquote(in.Message), code: unquote(in.Code), status: int(count(in.Code)), param: unquote(in.Param)}
+	e := &apiError{message: unquote(in.Message), code: unquote(in.Code), status: int(count(in.Code))}
 	if n, err := strconv.Atoi(e.code); err == nil { // of LiteLLM
 		e.status = n
 	}

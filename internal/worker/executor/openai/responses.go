@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,11 +16,8 @@ type responses struct{ opts *Options }
 
 func (responses) method() []string { return []string{"responses"} }
 
-func (f responses) request(conversation []message, box *toolbox, background bool) map[string]any {
-	body := map[string]any{"stream": !f.opts.Whole, "store": background}
-	if background {
-		body["background"] = true // needs store
-	}
+func (f responses) request(conversation []message, box *toolbox) map[string]any {
+	body := map[string]any{"stream": !f.opts.Whole, "store": false}
 	if f.opts.Reasoning {
 		body["reasoning"] = map[string]string{"summary": "auto"}
 	}
@@ -103,25 +98,18 @@ func (c *content) input() map[string]any {
 // event is an event of a stream. Each type has some of the members.
 type event struct {
 	Type     string         `json:"type"`
-	Number   jsontext.Value `json:"sequence_number"`
 	Response *response      `json:"response"`
 	Index    int            `json:"output_index"`
 	Item     *item          `json:"item"`
 	Delta    jsontext.Value `json:"delta"` // a string, where it is text
-
-	Text      jsontext.Value `json:"text"`      // of a part of a message that has ended
-	Arguments jsontext.Value `json:"arguments"` // of a call, when they are complete
-
-	Error   jsontext.Value `json:"error"`
-	Code    jsontext.Value `json:"code"` // of an error
-	Message jsontext.Value `json:"message"`
+	Error    jsontext.Value `json:"error"`
+	Code     jsontext.Value `json:"code"` // of an error
+	Message  jsontext.Value `json:"message"`
 }
 
 // response is a whole answer, or the beginning of one.
 type response struct {
-	ID         string         `json:"id"`
 	Status     string         `json:"status"`
-	Background jsontext.Value `json:"background"`
 	Model      string         `json:"model"`
 	Output     []item         `json:"output"`
 	Error      jsontext.Value `json:"error"`
@@ -146,22 +134,6 @@ type item struct {
 }
 
 const typeCall = "function_call"
-
-// function is that which a call calls.
-func (it *item) function() function { return function{&it.Name, it.Arguments} }
-
-// begunCall is a call of a stream that has begun.
-type begunCall struct {
-	item
-	ended bool // its arguments are complete
-}
-
-func (a *answer) begin(index int, it *item) {
-	if a.begun == nil {
-		a.begun = map[int]*begunCall{}
-	}
-	a.begun[index] = &begunCall{item: *it}
-}
 
 // thought is reasoning that the model wants back with the results of its calls. Only the provider can read it.
 type thought struct {
@@ -189,24 +161,18 @@ func (responses) hear(to *answer, raw []byte, line int, redact func(string) stri
 	if err := decode(raw, line, &e, redact); err != nil {
 		return piece{}, err
 	}
-	if to.repeated(e.Number) {
-		return piece{}, nil
-	}
 	if reported := errorIn(e.Error); reported != nil {
-		to.last = true
 		return piece{}, reported.during(redact)
-	}
-	if e.Response != nil {
-		if err := to.open(e.Response); err != nil {
-			return piece{}, err
-		}
 	}
 	switch e.Type {
 	case "":
 		return piece{}, &executor.Failure{Msg: fmt.Sprintf("the model's answer is not understood: line %d: type: is missing", line)}
 	case "error":
-		to.last = true
 		return piece{}, (&apiError{message: unquote(e.Message), code: unquote(e.Code)}).during(redact)
+	case "response.created":
+		if e.Response != nil {
+			to.model = e.Response.Model
+		}
 	case "response.output_text.delta":
 		return to.say(e.Index, unquote(e.Delta))
 	case "response.refusal.delta":
@@ -219,28 +185,10 @@ func (responses) hear(to *answer, raw []byte, line int, redact func(string) stri
 		if to.reasoned {
 			return piece{reasoning: "\n\n"}, nil
 		}
-	case "response.output_text.done":
-		if rest, ok := strings.CutPrefix(unquote(e.Text), to.part.String()); ok {
-			p, err := to.say(e.Index, rest)
-			to.part.Reset()
-			return p, err
-		}
-	case "response.output_item.added":
-		if e.Item != nil && e.Item.Type == typeCall {
-			to.begin(e.Index, e.Item)
-		}
-	case "response.function_call_arguments.done":
-		if begun := to.begun[e.Index]; begun != nil {
-			begun.Arguments, begun.ended = e.Arguments, true
-		}
 	case "response.output_item.done":
-		switch {
-		case e.Item == nil:
-		case e.Item.Type == typeCall:
-			delete(to.begun, e.Index)
-			return piece{}, to.finishedCall(e.Item)
-		default:
-			return to.finished(e.Index, e.Item)
+		if e.Item != nil {
+			to.itemized = true
+			return to.item(e.Item)
 		}
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
 		if e.Response == nil {
@@ -263,14 +211,10 @@ func (a *answer) say(index int, text string) (piece, error) {
 	if text == "" {
 		return piece{}, nil
 	}
-	if index != a.item {
-		a.part.Reset()
-	}
-	a.part.WriteString(text)
-	if index != a.item && a.text.Len() > 0 {
+	if index != a.index && a.text.Len() > 0 {
 		text = "\n\n" + text
 	}
-	a.item = index
+	a.index = index
 	a.text.WriteString(text)
 	return piece{text: text}, a.bounded()
 }
@@ -283,15 +227,14 @@ func (a *answer) bounded() error {
 	return nil
 }
 
-// finished adds an item that is not text. An item comes twice: when it is finished, and with the whole answer, where its place
-// may be another one.
-func (a *answer) finished(index int, it *item) (piece, error) {
-	key := cmp.Or(it.ID, fmt.Sprint(index))
-	if a.taken[it.Type+key] {
-		return piece{}, nil
-	}
-	var out piece
+// maxThoughts bounds the encrypted reasoning of an answer, in bytes.
+const maxThoughts = 1 << 20
+
+// item adds an item that is not text.
+func (a *answer) item(it *item) (out piece, err error) {
 	switch {
+	case it.Type == typeCall && a.callOf(it.CallID) < 0: // some servers repeat calls
+		err = a.hearCall(&callPiece{ID: &it.CallID, Function: function{&it.Name, it.Arguments}})
 	case it.Type == "reasoning" && it.Encrypted != nil:
 		summary := it.Summary
 		if summary.Kind() != jsontext.KindBeginArray {
@@ -300,71 +243,17 @@ func (a *answer) finished(index int, it *item) (piece, error) {
 		a.thoughts = append(a.thoughts, thought{"reasoning", it.ID, summary, *it.Encrypted})
 		a.thinking += len(summary) + len(*it.Encrypted)
 		if a.thinking > maxThoughts {
-			return piece{}, &executor.Failure{Msg: fmt.Sprintf("the model's encrypted reasoning is longer than %d bytes", maxThoughts)}
+			err = &executor.Failure{Msg: fmt.Sprintf("the model's encrypted reasoning is longer than %d bytes", maxThoughts)}
 		}
 	case it.Type == "image_generation_call" && it.Result != nil && *it.Result != "":
-		kind := cmp.Or(it.Format, "png")
 		out.images = make([]image, 1)
-		out.images[0].ImageURL.URL = "data:image/" + kind + ";base64," + *it.Result
-		a.images++
-	default:
-		return piece{}, nil
+		out.images[0].ImageURL.URL = "data:image/" + cmp.Or(it.Format, "png") + ";base64," + *it.Result
 	}
-	if a.taken == nil {
-		a.taken = map[string]bool{}
-	}
-	a.taken[it.Type+key] = true
-	return out, nil
+	return out, err
 }
 
-// finishedCall adds a call, unless it is known by its id.
-func (a *answer) finishedCall(it *item) error {
-	if a.callOf(it.CallID) >= 0 {
-		return nil
-	}
-	return a.hearCall(&callPiece{ID: &it.CallID, Function: it.function()})
-}
-
-// unheard are the calls of a whole answer that the stream did not have. Some servers number the calls of a stream and those of
-// the whole answer differently: then the same call has the same name and arguments. And some end the arguments of a call,
-// but not the call.
-func (a *answer) unheard(whole []item) []*item {
-	listed := map[string]bool{}
-	for i := range whole {
-		listed[whole[i].CallID] = true
-	}
-	var left []call // what the stream had, and the list has not
-	for _, c := range a.calls {
-		if c.ID == "" || !listed[c.ID] {
-			left = append(left, c)
-		}
-	}
-	var all []*item
-	for i := range whole {
-		it := &whole[i]
-		if it.Type != typeCall || a.callOf(it.CallID) >= 0 {
-			continue
-		}
-		wanted := it.function()
-		at := slices.IndexFunc(left, func(c call) bool { return c.Name == it.Name && c.Arguments == wanted.arguments() })
-		if at >= 0 {
-			left = slices.Delete(left, at, at+1)
-			continue
-		}
-		all = append(all, it)
-	}
-	for _, index := range slices.Sorted(maps.Keys(a.begun)) {
-		if it := a.begun[index]; it.ended && !listed[it.CallID] {
-			all = append(all, &it.item)
-		}
-	}
-	return all
-}
-
-// maxThoughts bounds the encrypted reasoning of an answer, in bytes.
-const maxThoughts = 1 << 20
-
-// conclude takes a whole answer: what the stream has not said, and how it ended.
+// conclude takes a whole answer: what the stream has not said, and how it ended. The stream has had all items that are not
+// text, or none: their ids and places in the whole answer may be others.
 func (a *answer) conclude(r *response, redact func(string) string) (piece, error) {
 	var out piece
 	var said, refusal, reasoning strings.Builder
@@ -382,19 +271,14 @@ func (a *answer) conclude(r *response, redact func(string) string) (piece, error
 			summary, _ := output(it.Summary)
 			reasoning.WriteString(summary + text)
 		}
-		if it.Type == typeCall {
+		if a.itemized {
 			continue
 		}
-		p, err := a.finished(i, it)
+		p, err := a.item(it)
 		if err != nil {
 			return out, err
 		}
 		out.images = append(out.images, p.images...)
-	}
-	for _, it := range a.unheard(r.Output) {
-		if err := a.finishedCall(it); err != nil {
-			return out, err
-		}
 	}
 	if rest, ok := strings.CutPrefix(said.String(), a.text.String()); ok {
 		a.text.WriteString(rest)
@@ -405,11 +289,8 @@ func (a *answer) conclude(r *response, redact func(string) string) (piece, error
 	}
 	if !a.reasoned {
 		out.reasoning = reasoning.String()
-		a.reasoned = out.reasoning != ""
 	}
-	if r.Model != "" {
-		a.model = r.Model
-	}
+	a.model = cmp.Or(r.Model, a.model)
 	a.usage.read(r.Usage)
 	if err := a.bounded(); err != nil {
 		return out, err
@@ -423,14 +304,12 @@ func (a *answer) end(r *response, redact func(string) string) error {
 	case "queued", "in_progress":
 		return nil
 	case "failed":
-		a.last = true
 		reported := errorIn(r.Error)
 		if reported == nil {
 			reported = &apiError{message: "the response failed"}
 		}
 		return reported.during(redact)
 	case "cancelled":
-		a.last = true
 		return (&apiError{message: "the response was cancelled"}).during(redact)
 	case "incomplete":
 		a.finish = "length"

@@ -145,12 +145,6 @@ func TestShapesOfResponses(t *testing.T) {
 	call := func(id, arguments string) string { return modeltest.FunctionCall(id, "t__raw", arguments) }
 	unplaced := func(it string) string { return fmt.Sprintf(`{"type":"response.output_item.done","item":%s}`, it) }
 	text := modeltest.Message("So.")
-	begun := func(id, arguments string, n int) []string {
-		return []string{
-			fmt.Sprintf(`{"type":"response.output_item.added","output_index":%d,"item":{"type":"function_call","id":"fc_%s","call_id":%q,"name":"t__raw","arguments":""}}`, n, id, id),
-			fmt.Sprintf(`{"type":"response.function_call_arguments.done","output_index":%d,"item_id":"fc_%s","arguments":%q}`, n, id, arguments),
-		}
-	}
 	for name, c := range map[string]struct {
 		events []string
 		whole  []string
@@ -162,8 +156,6 @@ func TestShapesOfResponses(t *testing.T) {
 		"one place, and the whole answer":   {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(0, call("b", two))}, []string{call("a", one), call("b", two)}, []string{one, two}},
 		"other ids in the whole answer":     {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(1, call("b", one))}, []string{call("x", one), call("y", one)}, []string{one, one}},
 		"only in the whole answer":          {nil, []string{call("a", one), call("b", one)}, []string{one, one}},
-		"only the end of the arguments":     {append(begun("a", one, 0), begun("b", two, 1)...), nil, []string{one, two}},
-		"every way at once":                 {append(begun("a", one, 0), modeltest.Item(0, call("a", one))), []string{call("a", one)}, []string{one}},
 		"the same item twice":               {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(3, call("a", one))}, nil, []string{one}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,13 +178,7 @@ func TestShapesOfResponses(t *testing.T) {
 
 func TestShapesOfText(t *testing.T) {
 	t.Parallel()
-	ended := func(text string) string {
-		return fmt.Sprintf(`{"type":"response.output_text.done","output_index":0,"text":%q}`, text)
-	}
 	for name, events := range map[string][]string{
-		"only its end":                   {ended("Hi 😀")},
-		"its end again":                  {modeltest.Said(0, "Hi "), modeltest.Said(0, "😀"), ended("Hi 😀")},
-		"the rest at its end":            {modeltest.Said(0, "Hi "), ended("Hi 😀")},
 		"half of an emoji in each piece": {`{"type":"response.output_text.delta","output_index":0,"delta":"Hi \ud83d"}`, `{"type":"response.output_text.delta","output_index":0,"delta":"\ude00"}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,11 +21,6 @@ type steps struct {
 	// conversation has their text.
 	carried int
 	before  spent // in the turns before this one that the same message of the client began
-
-	// asked is the response in background mode that the model is at; nil without one. The log has partial of its text,
-	// and reasoning of the turn.
-	asked              *asked
-	partial, reasoning string
 }
 
 // round is an answer of the model that asks for calls.
@@ -51,7 +46,6 @@ type step struct {
 	Began  *place  `json:"began,omitempty"` // a call is about to be made
 	Result *result `json:"result,omitempty"`
 	Of     *place  `json:"of,omitempty"` // the call of the result
-	Asked  *asked  `json:"asked,omitempty"`
 }
 
 // place is a call within the turn.
@@ -92,14 +86,7 @@ func (s *steps) apply(one step) error {
 		}
 	}
 	switch {
-	case one.Asked != nil:
-		s.asked = nil
-		if one.Asked.ID != "" {
-			s.asked = one.Asked
-		}
-		return nil // the next turn begins after the answer
 	case one.Said != nil:
-		s.asked = nil
 		one.Said.prepare()
 		s.rounds = append(s.rounds, one.Said)
 	case one.Began != nil:

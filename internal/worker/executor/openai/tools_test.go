@@ -639,7 +639,7 @@ func TestSecretsAreInNoError(t *testing.T) {
 				t.Cleanup(server.Close)
 				agent, err := openai.New(openai.Options{
 					BaseURL: "http://user:" + password + "@" + server.Listener.Addr().String() + "/v1?key=" + query, Model: "x",
-					APIKey: secrets.Text(modeltest.Key), Headers: map[string]string{"X-Key": header}, Responses: responses, Background: true,
+					APIKey: secrets.Text(modeltest.Key), Headers: map[string]string{"X-Key": header}, Responses: responses,
 				})
 				require.NoError(t, err)
 				_, err = run(t, agent, "hello")

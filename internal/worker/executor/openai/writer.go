@@ -32,9 +32,8 @@ type writer struct {
 	reasons   bool // show the reasoning
 	images    int
 	timer     <-chan time.Time
-	last      time.Time    // of the newest chunk
-	alive     time.Time    // of the newest sign of life
-	bookmark  func() error // stores how far the answer is in the log, after each chunk; may be nil
+	last      time.Time // of the newest chunk
+	alive     time.Time // of the newest sign of life
 
 	tokens usage
 	model  string
@@ -106,9 +105,6 @@ func (w *writer) flush() error {
 			return err
 		}
 	}
-	if w.bookmark != nil {
-		return w.bookmark()
-	}
 	return nil
 }
 
@@ -146,11 +142,7 @@ func (w *writer) image(address string) error {
 // resume starts with what earlier runs of the turn have finished. The first chunk has their text, because it replaces all
 // that they wrote.
 func (w *writer) resume(done *steps) {
-	for g, text := range map[*growing]string{&w.answer: done.text() + done.partial, &w.reasoning: done.reasoning} {
-		g.begun = false
-		g.pending.Reset()
-		g.pending.WriteString(text)
-	}
+	w.answer.pending.WriteString(done.text())
 	w.tokens, w.images = done.usage(), done.images()
 }
 
