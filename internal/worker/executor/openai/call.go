@@ -22,22 +22,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
-// sink takes what the model says while it says it.
-type sink interface {
-	// begin says that the model answers.
-	begin()
-	take(piece) error
-	// due returns a channel that is ready when flush should be called, or nil.
-	due() <-chan time.Time
-	flush() error
-}
-
 // errIdle is the cause of a request that was closed because nothing came.
 var errIdle = errors.New("silent for too long")
 
-// complete asks the model. The sink gets all text at once; the answer is complete when complete returns. key is the one for
+// complete asks the model. The writer gets all text at once; the answer is complete when complete returns. key is the one for
 // idempotency.
-func (a *agent) complete(ctx context.Context, body []byte, key string, got *answer, into sink) (err error) {
+func (a *agent) complete(ctx context.Context, body []byte, key string, got *answer, into *writer) (err error) {
 	ctx, span := tracing.Chat(ctx, "openai", a.opts.Model)
 	if span != nil {
 		defer func() {
@@ -196,7 +186,7 @@ func broken(err error) error {
 }
 
 // whole reads an answer in one piece.
-func (a *agent) whole(in io.Reader, got *answer, into sink, redact func(string) string) error {
+func (a *agent) whole(in io.Reader, got *answer, into *writer, redact func(string) string) error {
 	doc, err := io.ReadAll(io.LimitReader(in, int64(a.opts.MaxEvent)+1))
 	switch {
 	case err != nil:
@@ -221,7 +211,7 @@ func (a *agent) conclude(got *answer) error {
 var errNoEnd = broken(errors.New("it ended before it was complete"))
 
 // hear adds one event of a stream, or a whole answer.
-func (a *agent) hear(to *answer, raw []byte, line int, into sink, redact func(string) string) error {
+func (a *agent) hear(to *answer, raw []byte, line int, into *writer, redact func(string) string) error {
 	if line > 0 {
 		raw = to.joined(raw)
 	}
@@ -229,7 +219,7 @@ func (a *agent) hear(to *answer, raw []byte, line int, into sink, redact func(st
 	if err != nil {
 		return err
 	}
-	into.begin()
+	into.run.Began()
 	return into.take(p)
 }
 
@@ -254,9 +244,9 @@ type received struct {
 
 var done = []byte("[DONE]")
 
-// stream reads an answer in pieces, and flushes the sink when it is due.
+// stream reads an answer in pieces, and flushes the writer when it is due.
 func (a *agent) stream(
-	ctx context.Context, cancel context.CancelCauseFunc, in io.Reader, got *answer, into sink, redact func(string) string,
+	ctx context.Context, cancel context.CancelCauseFunc, in io.Reader, got *answer, into *writer, redact func(string) string,
 ) error {
 	events := make(chan received, 16)
 	go receive(ctx, web.ServerSentEvents(in, a.opts.MaxEvent), events)
@@ -287,7 +277,7 @@ func (a *agent) stream(
 			default:
 				return wire.Unread(e.err)
 			}
-		case <-into.due():
+		case <-into.timer:
 			if err := into.flush(); err != nil {
 				return err
 			}

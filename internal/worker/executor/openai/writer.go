@@ -31,9 +31,9 @@ type writer struct {
 	reasoning growing
 	reasons   bool // show the reasoning
 	images    int
-	timer     <-chan time.Time
-	last      time.Time // of the newest chunk
-	alive     time.Time // of the newest sign of life
+	timer     <-chan time.Time // is ready when flush is due
+	last      time.Time        // of the newest chunk
+	alive     time.Time        // of the newest sign of life
 
 	tokens usage
 	model  string
@@ -56,10 +56,6 @@ func newWriter(ctx context.Context, run *executor.Run, out executor.Emitter, rea
 		reasoning: growing{id: fmt.Sprintf("%s-%d", reasoningName, run.Turn), name: reasoningName},
 	}
 }
-
-func (w *writer) begin() { w.run.Began() }
-
-func (w *writer) due() <-chan time.Time { return w.timer }
 
 // wrote reports whether the run has anything to show.
 func (w *writer) wrote() bool { return w.answer.begun || w.answer.pending.Len() > 0 || w.images > 0 }
