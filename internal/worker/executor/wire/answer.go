@@ -18,21 +18,22 @@ func DecodeAnswer(raw []byte) ([]*Event, *Malformed) {
 		return nil, bad
 	}
 	var head struct {
-		Type   *string          `json:"type"`
-		Events []jsontext.Value `json:"events"`
-		Text   jsontext.Value   `json:"text"`
+		Type    *string            `json:"type"`
+		Members map[string]skipped `json:",embed"`
 	}
 	if err := jsonv2.Unmarshal(raw, &head); err != nil {
 		return nil, explain(err)
 	}
+	_, list := head.Members["events"]
+	_, text := head.Members["text"]
 	var event *Event
 	switch {
 	case head.Type != nil:
-		event, bad = decode(raw)
-	case head.Events != nil:
+		event, bad = decodeAs(*head.Type, head.Members, raw)
+	case list:
 		return decodeList(raw)
-	case head.Text != nil:
-		event, bad = decodeText(raw)
+	case text:
+		event, bad = decodeAs("text", head.Members, raw)
 	default:
 		bad = malformed("", "needs one of type, events, text")
 	}
@@ -48,6 +49,9 @@ func decodeList(raw []byte) ([]*Event, *Malformed) {
 	}
 	if bad := unmarshal(raw, &in); bad != nil {
 		return nil, bad
+	}
+	if in.Events == nil {
+		return nil, malformed("events", "is missing")
 	}
 	events := make([]*Event, len(in.Events))
 	for i, rawEvent := range in.Events {

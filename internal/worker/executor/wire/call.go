@@ -1,29 +1,26 @@
 package wire
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
-func decodeCall(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type  string `json:"type"`
-		Calls []struct {
-			ID        string         `json:"id"`
-			Agent     string         `json:"agent"`
-			Task      string         `json:"task"`
-			ContextID string         `json:"contextId"`
-			Message   *speech        `json:"message"`
-			Metadata  jsontext.Value `json:"metadata"`
-			Relay     bool           `json:"relay"`
-		} `json:"calls"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
+type call struct {
+	ID        string         `json:"id,omitzero"`
+	Agent     string         `json:"agent,omitzero"`
+	Task      string         `json:"task,omitzero"`
+	ContextID string         `json:"contextId,omitzero"`
+	Message   *speech        `json:"message"`
+	Metadata  jsontext.Value `json:"metadata,omitzero"`
+	Relay     bool           `json:"relay,omitzero"`
+}
+
+func readCall(in *eventDocument) (*Event, *Malformed) {
 	event := &Event{Action: Call}
 	for i := range in.Calls {
 		c := &in.Calls[i]
@@ -32,12 +29,11 @@ func decodeCall(raw []byte) (*Event, *Malformed) {
 		if bad != nil {
 			return nil, bad.inside(at)
 		}
-		metadata, bad := object(c.Metadata)
-		if bad != nil {
+		if bad := object(&c.Metadata); bad != nil {
 			return nil, bad.inside("metadata").inside(at)
 		}
 		event.Calls = append(event.Calls, executor.Call{
-			ID: c.ID, Agent: c.Agent, TaskID: c.Task, ContextID: c.ContextID, Message: msg, Metadata: metadata, Relay: c.Relay,
+			ID: c.ID, Agent: c.Agent, TaskID: c.Task, ContextID: c.ContextID, Message: msg, Metadata: json.RawMessage(c.Metadata), Relay: c.Relay,
 		})
 	}
 	// The emitter knows the agent's limit.
@@ -69,4 +65,23 @@ func fromResult(r *executor.Result) result {
 		out.Artifacts = append(out.Artifacts, NewArtifact(&r.Artifacts[i]))
 	}
 	return out
+}
+
+func (r *result) executor() (executor.Result, *Malformed) {
+	state, _ := task.ParseState(r.State)
+	out := executor.Result{ID: r.ID, Agent: r.Agent, TaskID: r.Task, State: state, Omitted: r.Omitted, Error: r.Error}
+	var bad *Malformed
+	if r.Message != nil {
+		if out.Message, bad = r.Message.task(); bad != nil {
+			return out, bad.inside("message")
+		}
+	}
+	for i := range r.Artifacts {
+		a, bad := r.Artifacts[i].task()
+		if bad != nil {
+			return out, bad.inside(fmt.Sprintf("artifacts[%d]", i))
+		}
+		out.Artifacts = append(out.Artifacts, *a)
+	}
+	return out, nil
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -47,7 +48,7 @@ func NewTask(h *task.Task, history *HistoryDocument) TaskDocument {
 
 // ArtifactDocument is an artifact with its whole content.
 type ArtifactDocument struct {
-	ArtifactID  string         `json:"artifactId"`
+	ArtifactID  string         `json:"artifactId,omitempty"` // an event may leave it out
 	Name        string         `json:"name,omitempty"`
 	Description string         `json:"description,omitempty"`
 	Parts       []part         `json:"parts"`
@@ -57,8 +58,14 @@ type ArtifactDocument struct {
 
 // NewArtifact describes an artifact.
 func NewArtifact(a *task.Artifact) ArtifactDocument {
-	m := fromMessage(&task.Message{Role: task.RoleAgent, Parts: a.Parts, Metadata: a.Metadata, Extensions: a.Extensions})
-	return ArtifactDocument{a.ID, a.Name, a.Description, m.Parts, m.Metadata, m.Extensions}
+	return ArtifactDocument{a.ID, a.Name, a.Description, fromParts(a.Parts), opaque(a.Metadata), a.Extensions}
+}
+
+func (a *ArtifactDocument) task() (*task.Artifact, *Malformed) {
+	parts, bad := toParts(a.Parts)
+	return &task.Artifact{
+		ID: a.ArtifactID, Name: a.Name, Description: a.Description, Parts: parts, Metadata: json.RawMessage(a.Metadata), Extensions: a.Extensions,
+	}, bad
 }
 
 // StateDocument is a stored state.

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,22 +64,53 @@ func (e *Event) Ends() bool {
 	return e.Action == Reply || e.Action == Retry || e.Action == Wait || e.Action == Call || e.Action == Status && e.State.Settled()
 }
 
-// decoders has a decoder for each type of event.
-var decoders = map[string]func([]byte) (*Event, *Malformed){
-	"text":       decodeText,
-	"artifact":   decodeArtifact,
-	"status":     decodeStatus,
-	"ask":        asks(task.StateInputRequired, true),
-	"auth":       asks(task.StateAuthRequired, false),
-	"complete":   says(task.StateCompleted),
-	"fail":       decodeFail,
-	"reject":     says(task.StateRejected),
-	"reply":      decodeReply,
-	"checkpoint": decodeCheckpoint,
-	"retry":      decodeRetry,
-	"wait":       decodeWait,
-	"call":       decodeCall,
-	"state":      decodeState,
+// eventDocument is an event in JSON. Each type has some of the members.
+type eventDocument struct {
+	Type string `json:"type"`
+
+	State         *string           `json:"state,omitzero"`
+	Message       *speech           `json:"message,omitzero"`
+	Metadata      jsontext.Value    `json:"metadata,omitzero"`
+	Error         *Error            `json:"error,omitzero"`
+	Resume        *resume           `json:"resume,omitzero"`
+	Artifact      *ArtifactDocument `json:"artifact,omitzero"`
+	Text          *string           `json:"text,omitzero"`
+	Name          string            `json:"name,omitzero"`
+	ArtifactID    string            `json:"artifactId,omitzero"`
+	Append        *bool             `json:"append,omitzero"`
+	Last          bool              `json:"last,omitzero"`
+	Data          jsontext.Value    `json:"data,omitzero"`
+	Scope         *string           `json:"scope,omitzero"`
+	Version       *int64            `json:"version,omitzero"`
+	Until         *string           `json:"until,omitzero"`
+	For           *float64          `json:"for,omitzero"`
+	Interruptible bool              `json:"interruptible,omitzero"`
+	Calls         []call            `json:"calls,omitzero"`
+	Reason        string            `json:"reason,omitzero"`
+	After         float64           `json:"after,omitzero"`
+}
+
+// eventType has the members of a type of event besides type, and what its events mean.
+type eventType struct {
+	members string
+	read    func(*eventDocument) (*Event, *Malformed)
+}
+
+var eventTypes = map[string]eventType{
+	"text":       {"text name artifactId append last", readText},
+	"artifact":   {"artifact append last metadata", readArtifact},
+	"status":     {"state message metadata", readStatus},
+	"ask":        {"message metadata resume", ends(task.StateInputRequired, true)},
+	"auth":       {"message metadata resume", ends(task.StateAuthRequired, false)},
+	"complete":   {"message metadata", ends(task.StateCompleted, false)},
+	"fail":       {"message metadata error", ends(task.StateFailed, true)},
+	"reject":     {"message metadata", ends(task.StateRejected, false)},
+	"reply":      {"message", readReply},
+	"checkpoint": {"data", readCheckpoint},
+	"retry":      {"reason after", readRetry},
+	"wait":       {"until for interruptible", readWait},
+	"call":       {"calls", readCall},
+	"state":      {"scope data version", readState},
 }
 
 const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, state, retry, wait, call"
@@ -96,9 +129,15 @@ func repaired(raw []byte) []byte {
 	return raw
 }
 
+// skipped is a value that is not read.
+type skipped struct{}
+
+func (*skipped) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return dec.SkipValue() }
+
 func decode(raw []byte) (*Event, *Malformed) {
 	var head struct {
-		Type *string `json:"type"`
+		Type    *string            `json:"type"`
+		Members map[string]skipped `json:",embed"`
 	}
 	if err := jsonv2.Unmarshal(raw, &head); err != nil {
 		return nil, explain(err)
@@ -106,14 +145,29 @@ func decode(raw []byte) (*Event, *Malformed) {
 	if head.Type == nil {
 		return nil, malformed("type", "is missing; it is one of %s", knownTypes)
 	}
-	decodeType, ok := decoders[*head.Type]
+	return decodeAs(*head.Type, head.Members, raw)
+}
+
+// decodeAs reads an event of a type, which has these members besides its type.
+func decodeAs(name string, members map[string]skipped, raw []byte) (*Event, *Malformed) {
+	of, ok := eventTypes[name]
 	if !ok {
 		return nil, malformed("type", "must be one of %s", knownTypes)
 	}
-	return decodeType(raw)
+	known := strings.Fields(of.members)
+	for _, member := range slices.Sorted(maps.Keys(members)) {
+		if !slices.Contains(known, member) {
+			return nil, malformed(member, "is not a known member")
+		}
+	}
+	var in eventDocument
+	if bad := unmarshal(raw, &in); bad != nil {
+		return nil, bad
+	}
+	return of.read(&in)
 }
 
-// unmarshal reads the members of one type of event and refuses any other.
+// unmarshal refuses members that are not known.
 func unmarshal(raw []byte, into any) *Malformed {
 	if err := jsonv2.Unmarshal(raw, into, jsonv2.RejectUnknownMembers(true)); err != nil {
 		return explain(err)
@@ -121,58 +175,36 @@ func unmarshal(raw []byte, into any) *Malformed {
 	return nil
 }
 
-func decodeText(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type       string  `json:"type"`
-		Text       *string `json:"text"`
-		Name       string  `json:"name"`
-		ArtifactID string  `json:"artifactId"`
-		Append     *bool   `json:"append"`
-		Last       bool    `json:"last"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
+func readText(in *eventDocument) (*Event, *Malformed) {
 	if in.Text == nil {
 		return nil, malformed("text", "is missing")
 	}
-	event := &Event{Action: Text, Chunk: executor.Chunk{
+	return &Event{Action: Text, Chunk: executor.Chunk{
 		Artifact: task.Artifact{ID: in.ArtifactID, Name: in.Name, Parts: []task.Part{task.Text(*in.Text)}},
-		Last:     in.Last,
-	}}
-	if event.Chunk.Grows = in.Append == nil; in.Append != nil {
-		event.Chunk.Append = *in.Append
-	}
-	return event, nil
+		Append:   in.Append != nil && *in.Append, Grows: in.Append == nil, Last: in.Last,
+	}}, nil
 }
 
-func decodeArtifact(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type     string         `json:"type"`
-		Artifact *artifact      `json:"artifact"`
-		Append   bool           `json:"append"`
-		Last     bool           `json:"last"`
-		Metadata jsontext.Value `json:"metadata"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
+func readArtifact(in *eventDocument) (*Event, *Malformed) {
 	if in.Artifact == nil {
 		return nil, malformed("artifact", "is missing")
+	}
+	if bad := check(in.Artifact.Parts, &in.Artifact.Metadata, in.Artifact.Extensions); bad != nil {
+		return nil, bad.inside("artifact")
 	}
 	a, bad := in.Artifact.task()
 	if bad != nil {
 		return nil, bad.inside("artifact")
 	}
-	if in.Append && a.ID == "" {
+	appends := in.Append != nil && *in.Append
+	if appends && a.ID == "" {
 		return nil, malformed("artifact.artifactId", "is missing; append needs the id of the artifact to continue")
 	}
-	metadata, bad := object(in.Metadata)
-	if bad != nil {
+	if bad := object(&in.Metadata); bad != nil {
 		return nil, bad.inside("metadata")
 	}
 	return &Event{Action: Artifact, Chunk: executor.Chunk{
-		Artifact: a, Append: in.Append, Last: in.Last, Metadata: metadata,
+		Artifact: *a, Append: appends, Last: in.Last, Metadata: json.RawMessage(in.Metadata),
 	}}, nil
 }
 
@@ -186,16 +218,7 @@ var agentStates = map[string]task.State{
 	"rejected":       task.StateRejected,
 }
 
-func decodeStatus(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type     string         `json:"type"`
-		State    *string        `json:"state"`
-		Message  *speech        `json:"message"`
-		Metadata jsontext.Value `json:"metadata"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
+func readStatus(in *eventDocument) (*Event, *Malformed) {
 	state := task.StateWorking
 	if in.State != nil {
 		var ok bool
@@ -204,29 +227,26 @@ func decodeStatus(raw []byte) (*Event, *Malformed) {
 				"must be one of working, input-required, auth-required, completed, failed, rejected")
 		}
 	}
-	msg, bad := in.Message.task()
-	if bad != nil {
-		return nil, bad.inside("message")
-	}
-	metadata, bad := object(in.Metadata)
-	if bad != nil {
-		return nil, bad.inside("metadata")
-	}
-	return &Event{Action: Status, State: state, Message: msg, Metadata: metadata}, nil
+	return ends(state, false)(in)
 }
 
-// says returns the decoder of events that have a state, and may have a message.
-func says(state task.State) func([]byte) (*Event, *Malformed) {
-	return func(raw []byte) (*Event, *Malformed) {
-		var in struct {
-			Type     string         `json:"type"`
-			Message  *speech        `json:"message"`
-			Metadata jsontext.Value `json:"metadata"`
-		}
-		if bad := unmarshal(raw, &in); bad != nil {
+// ends returns the reader of events that have a state, and may need a message.
+func ends(state task.State, needsMessage bool) func(*eventDocument) (*Event, *Malformed) {
+	return func(in *eventDocument) (*Event, *Malformed) {
+		msg, bad := in.Message.said(needsMessage)
+		if bad != nil {
 			return nil, bad
 		}
-		return ending(state, false, in.Message, in.Metadata)
+		if bad := object(&in.Metadata); bad != nil {
+			return nil, bad.inside("metadata")
+		}
+		event := &Event{Action: Status, State: state, Message: msg, Metadata: json.RawMessage(in.Metadata), Error: in.Error}
+		if in.Resume != nil {
+			if event.Resume, bad = in.Resume.executor(); bad != nil {
+				return nil, bad.inside("resume")
+			}
+		}
+		return event, nil
 	}
 }
 
@@ -264,110 +284,19 @@ func (e *Error) text() string {
 	return text
 }
 
-func decodeFail(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type     string         `json:"type"`
-		Message  *speech        `json:"message"`
-		Metadata jsontext.Value `json:"metadata"`
-		Error    *Error         `json:"error"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
-	event, bad := ending(task.StateFailed, true, in.Message, in.Metadata)
-	if bad == nil {
-		event.Error = in.Error
-	}
-	return event, bad
-}
-
-// asks returns the decoder of events that park the task.
-func asks(state task.State, needsMessage bool) func([]byte) (*Event, *Malformed) {
-	return func(raw []byte) (*Event, *Malformed) {
-		var in struct {
-			Type     string         `json:"type"`
-			Message  *speech        `json:"message"`
-			Metadata jsontext.Value `json:"metadata"`
-			Resume   *resume        `json:"resume"`
-		}
-		if bad := unmarshal(raw, &in); bad != nil {
-			return nil, bad
-		}
-		event, bad := ending(state, needsMessage, in.Message, in.Metadata)
-		if bad != nil || in.Resume == nil {
-			return event, bad
-		}
-		if event.Resume, bad = in.Resume.executor(); bad != nil {
-			return nil, bad.inside("resume")
-		}
-		return event, nil
-	}
-}
-
-// ending returns the event that ends a run in a state.
-func ending(state task.State, needsMessage bool, message *speech, data jsontext.Value) (*Event, *Malformed) {
-	msg, bad := message.said(needsMessage)
-	if bad != nil {
-		return nil, bad
-	}
-	metadata, bad := object(data)
-	if bad != nil {
-		return nil, bad.inside("metadata")
-	}
-	return &Event{Action: Status, State: state, Message: msg, Metadata: metadata}, nil
-}
-
-func decodeReply(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type    string  `json:"type"`
-		Message *speech `json:"message"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
+func readReply(in *eventDocument) (*Event, *Malformed) {
 	msg, bad := in.Message.said(true)
-	if bad != nil {
-		return nil, bad
-	}
-	return &Event{Action: Reply, Message: msg}, nil
+	return &Event{Action: Reply, Message: msg}, bad
 }
 
-// said decodes the member message of an event.
-func (s *speech) said(needed bool) (*task.Message, *Malformed) {
-	if s == nil && needed {
-		return nil, malformed("message", "is missing")
-	}
-	msg, bad := s.task()
-	if bad != nil {
-		return nil, bad.inside("message")
-	}
-	return msg, nil
-}
-
-func decodeCheckpoint(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type string         `json:"type"`
-		Data jsontext.Value `json:"data"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
+func readCheckpoint(in *eventDocument) (*Event, *Malformed) {
 	if in.Data == nil {
 		return nil, malformed("data", "is missing")
 	}
 	return &Event{Action: Checkpoint, Checkpoint: compact(in.Data)}, nil
 }
 
-func decodeState(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type    string         `json:"type"`
-		Scope   *string        `json:"scope"`
-		Data    jsontext.Value `json:"data"`
-		Version *int64         `json:"version"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
+func readState(in *eventDocument) (*Event, *Malformed) {
 	if in.Data == nil {
 		return nil, malformed("data", "is missing; null removes what is stored")
 	}
@@ -390,20 +319,9 @@ func decodeState(raw []byte) (*Event, *Malformed) {
 	return &Event{Action: Store, Stored: stored}, nil
 }
 
-func decodeRetry(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type   string  `json:"type"`
-		Reason string  `json:"reason"`
-		After  float64 `json:"after"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
+func readRetry(in *eventDocument) (*Event, *Malformed) {
 	if in.After < 0 || in.After > MaxRetryAfter.Seconds() {
 		return nil, malformed("after", "must be between 0 and %.0f seconds", MaxRetryAfter.Seconds())
 	}
-	return &Event{
-		Action: Retry, Reason: in.Reason,
-		After: time.Duration(in.After * float64(time.Second)),
-	}, nil
+	return &Event{Action: Retry, Reason: in.Reason, After: time.Duration(in.After * float64(time.Second))}, nil
 }

@@ -38,15 +38,6 @@ type part struct {
 	Metadata  jsontext.Value `json:"metadata,omitzero"`
 }
 
-type artifact struct {
-	ArtifactID  string         `json:"artifactId"`
-	Name        string         `json:"name"`
-	Description string         `json:"description"`
-	Parts       []part         `json:"parts"`
-	Metadata    jsontext.Value `json:"metadata"`
-	Extensions  []string       `json:"extensions"`
-}
-
 // speech is a message, or a string that means one text part.
 type speech struct{ message }
 
@@ -70,56 +61,80 @@ func (s *speech) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 }
 
-// task returns the agent's message, or nil without one.
-func (s *speech) task() (*task.Message, *Malformed) {
-	if s == nil {
+// said returns the member message of an event, or nil without one.
+func (s *speech) said(needed bool) (*task.Message, *Malformed) {
+	switch {
+	case s == nil && needed:
+		return nil, malformed("message", "is missing")
+	case s == nil:
 		return nil, nil
+	case s.Role != nil && *s.Role != roleAgent:
+		return nil, malformed("message.role", "must be %q or left out", roleAgent)
 	}
-	if s.Role != nil && *s.Role != roleAgent {
-		return nil, malformed("role", "must be %q or left out", roleAgent)
+	bad := check(s.Parts, &s.Metadata, s.Extensions)
+	if bad == nil {
+		bad = names("referenceTaskIds", s.ReferenceTaskIDs)
 	}
-	parts, bad := toParts(s.Parts)
 	if bad != nil {
-		return nil, bad
+		return nil, bad.inside("message")
 	}
-	metadata, bad := object(s.Metadata)
+	msg, bad := s.task()
 	if bad != nil {
-		return nil, bad.inside("metadata")
+		return nil, bad.inside("message")
 	}
-	if bad := names("extensions", s.Extensions); bad != nil {
-		return nil, bad
-	}
-	if bad := names("referenceTaskIds", s.ReferenceTaskIDs); bad != nil {
-		return nil, bad
-	}
-	return &task.Message{
-		ID: s.MessageID, Role: task.RoleAgent, Parts: parts, Metadata: metadata,
-		Extensions: s.Extensions, References: s.ReferenceTaskIDs,
-	}, nil
+	msg.Role = task.RoleAgent
+	return msg, nil
 }
 
-func (a *artifact) task() (task.Artifact, *Malformed) {
-	parts, bad := toParts(a.Parts)
-	if bad != nil {
-		return task.Artifact{}, bad
+// check refuses content of an agent that is not complete, or that clients could not read.
+func check(parts []part, metadata *jsontext.Value, extensions []string) *Malformed {
+	if len(parts) == 0 {
+		return malformed("parts", "needs at least one part")
 	}
-	metadata, bad := object(a.Metadata)
-	if bad != nil {
-		return task.Artifact{}, bad.inside("metadata")
+	for i := range parts {
+		if bad := parts[i].check(); bad != nil {
+			return bad.inside(fmt.Sprintf("parts[%d]", i))
+		}
 	}
-	if bad := names("extensions", a.Extensions); bad != nil {
-		return task.Artifact{}, bad
+	if bad := object(metadata); bad != nil {
+		return bad.inside("metadata")
 	}
-	return task.Artifact{
-		ID: a.ArtifactID, Name: a.Name, Description: a.Description,
-		Parts: parts, Metadata: metadata, Extensions: a.Extensions,
-	}, nil
+	return names("extensions", extensions)
+}
+
+func (p *part) check() *Malformed {
+	if bad := object(&p.Metadata); bad != nil {
+		return bad.inside("metadata")
+	}
+	contents := 0
+	for _, given := range []bool{p.Text != nil, p.Raw != nil, p.URL != nil, p.Data != nil} {
+		if given {
+			contents++
+		}
+	}
+	switch {
+	case p.URL != nil && *p.URL == "":
+		return malformed("url", "must not be empty")
+	case contents > 1:
+		return malformed("", "has more than one of text, raw, url, data")
+	}
+	p.Data = jsontext.Value(compact(p.Data))
+	return unreadable("data", p.Data)
+}
+
+// task returns a message. One that the server has sent may be without parts.
+func (m *message) task() (*task.Message, *Malformed) {
+	role := task.RoleUser
+	if m.Role != nil && *m.Role == roleAgent {
+		role = task.RoleAgent
+	}
+	parts, bad := toParts(m.Parts)
+	return &task.Message{
+		ID: m.MessageID, Role: role, Parts: parts, Metadata: json.RawMessage(m.Metadata), Extensions: m.Extensions, References: m.ReferenceTaskIDs,
+	}, bad
 }
 
 func toParts(parts []part) ([]task.Part, *Malformed) {
-	if len(parts) == 0 {
-		return nil, malformed("parts", "needs at least one part")
-	}
 	out := make([]task.Part, len(parts))
 	for i := range parts {
 		var bad *Malformed
@@ -131,43 +146,22 @@ func toParts(parts []part) ([]task.Part, *Malformed) {
 }
 
 func (p *part) task() (task.Part, *Malformed) {
-	metadata, bad := object(p.Metadata)
-	if bad != nil {
-		return task.Part{}, bad.inside("metadata")
-	}
-	out := task.Part{Filename: p.Filename, MediaType: p.MediaType, Metadata: metadata}
-	contents := 0
-	if p.Text != nil {
+	out := task.Part{Filename: p.Filename, MediaType: p.MediaType, Metadata: json.RawMessage(p.Metadata)}
+	switch {
+	case p.Text != nil:
 		out.Kind, out.Text = task.PartText, *p.Text
-		contents++
-	}
-	if p.Raw != nil {
+	case p.Raw != nil:
 		raw, ok := task.DecodeBase64([]byte(*p.Raw))
 		if !ok {
-			return task.Part{}, malformed("raw", "must be base64")
+			return out, malformed("raw", "must be base64")
 		}
 		out.Kind, out.Raw = task.PartRaw, raw
-		contents++
-	}
-	if p.URL != nil {
-		if *p.URL == "" {
-			return task.Part{}, malformed("url", "must not be empty")
-		}
+	case p.URL != nil:
 		out.Kind, out.URL = task.PartURL, *p.URL
-		contents++
-	}
-	if bad := unreadable("data", p.Data); bad != nil {
-		return task.Part{}, bad
-	}
-	if p.Data != nil {
-		out.Kind, out.Data = task.PartData, compact(p.Data)
-		contents++
-	}
-	switch {
-	case contents == 0:
-		return task.Part{}, malformed("", "needs one of text, raw, url, data")
-	case contents > 1:
-		return task.Part{}, malformed("", "has more than one of text, raw, url, data")
+	case p.Data != nil:
+		out.Kind, out.Data = task.PartData, json.RawMessage(p.Data)
+	default:
+		return out, malformed("", "needs one of text, raw, url, data")
 	}
 	return out, nil
 }
@@ -180,14 +174,16 @@ func names(member string, list []string) *Malformed {
 }
 
 // object checks that opaque JSON is an object or absent.
-func object(v jsontext.Value) (json.RawMessage, *Malformed) {
+func object(v *jsontext.Value) *Malformed {
 	switch v.Kind() {
 	case jsontext.KindBeginObject:
-		return compact(v), unreadable("", v)
+		*v = jsontext.Value(compact(*v))
+		return unreadable("", *v)
 	case jsontext.KindInvalid, jsontext.KindNull:
-		return nil, nil
+		*v = nil
+		return nil
 	default:
-		return nil, malformed("", "must be an object, not %s", found(v.Kind()))
+		return malformed("", "must be an object, not %s", found(v.Kind()))
 	}
 }
 
@@ -207,14 +203,26 @@ func compact(v jsontext.Value) json.RawMessage {
 }
 
 func fromMessage(m *task.Message) message {
-	out := message{
-		MessageID: m.ID, Role: roleOf(m), Parts: make([]part, len(m.Parts)), Metadata: jsontext.Value(m.Metadata),
+	return message{
+		MessageID: m.ID, Role: roleOf(m), Parts: fromParts(m.Parts), Metadata: opaque(m.Metadata),
 		Extensions: m.Extensions, ReferenceTaskIDs: m.References,
 	}
-	for i := range m.Parts {
-		out.Parts[i] = fromPart(&m.Parts[i])
+}
+
+func fromParts(parts []task.Part) []part {
+	out := make([]part, len(parts))
+	for i := range parts {
+		out[i] = fromPart(&parts[i])
 	}
 	return out
+}
+
+// opaque leaves out what is empty.
+func opaque(raw json.RawMessage) jsontext.Value {
+	if len(raw) == 0 {
+		return nil
+	}
+	return jsontext.Value(raw)
 }
 
 func roleOf(m *task.Message) *string {
@@ -226,7 +234,7 @@ func roleOf(m *task.Message) *string {
 }
 
 func fromPart(p *task.Part) part {
-	out := part{Filename: p.Filename, MediaType: p.MediaType, Metadata: jsontext.Value(p.Metadata)}
+	out := part{Filename: p.Filename, MediaType: p.MediaType, Metadata: opaque(p.Metadata)}
 	switch p.Kind {
 	case task.PartText:
 		out.Text = &p.Text

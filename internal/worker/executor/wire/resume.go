@@ -15,8 +15,8 @@ import (
 
 // resume is the member of ask and auth events that makes the resume URL valid.
 type resume struct {
-	For  *float64 `json:"for"`
-	Show bool     `json:"show"`
+	For  *float64 `json:"for,omitzero"`
+	Show bool     `json:"show,omitzero"`
 }
 
 func (r *resume) executor() (*executor.Resume, *Malformed) {
@@ -37,7 +37,7 @@ type resumeDocument struct {
 
 // resumed has the members of input for a request by resume URL. At most one of the last three is there.
 type resumed struct {
-	Method      string         `json:"method"`
+	Method      string         `json:"method,omitempty"`
 	Query       string         `json:"query,omitempty"`
 	ContentType string         `json:"contentType,omitempty"`
 	Data        jsontext.Value `json:"data,omitzero"`
@@ -47,11 +47,11 @@ type resumed struct {
 
 // fromResumed shows a body as JSON if its type says so and it is JSON that this server also takes from agents; else as
 // text if it is UTF-8.
-func fromResumed(in *executor.Resumed) *resumed {
+func fromResumed(in *executor.Resumed) (out resumed) {
 	if in == nil {
-		return nil
+		return out
 	}
-	out := &resumed{Method: in.Method, Query: in.Query, ContentType: in.ContentType}
+	out = resumed{Method: in.Method, Query: in.Query, ContentType: in.ContentType}
 	switch {
 	case len(in.Body) == 0:
 	case isJSON(in.ContentType) && !task.Deeper(in.Body, MaxDepth) && jsontext.Value(in.Body).IsValid():
@@ -69,4 +69,21 @@ func fromResumed(in *executor.Resumed) *resumed {
 func isJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
+}
+
+// executor returns the request. Its body is as it came, except for white space around JSON.
+func (r *resumed) executor() (*executor.Resumed, *Malformed) {
+	out := &executor.Resumed{Method: r.Method, Query: r.Query, ContentType: r.ContentType}
+	switch {
+	case r.Data != nil:
+		out.Body = r.Data
+	case r.Text != nil:
+		out.Body = []byte(*r.Text)
+	case r.Bytes != nil:
+		var ok bool
+		if out.Body, ok = task.DecodeBase64([]byte(*r.Bytes)); !ok {
+			return nil, malformed("bytes", "must be base64")
+		}
+	}
+	return out, nil
 }

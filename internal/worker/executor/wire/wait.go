@@ -12,7 +12,7 @@ type input struct {
 	Until       time.Time `json:"until,omitzero"`
 	Interrupted bool      `json:"interrupted,omitzero"`
 	Results     []result  `json:"results,omitempty"`
-	*resumed
+	resumed
 }
 
 func fromInput(in *executor.Input) *input {
@@ -26,16 +26,7 @@ func fromInput(in *executor.Input) *input {
 	return out
 }
 
-func decodeWait(raw []byte) (*Event, *Malformed) {
-	var in struct {
-		Type          string   `json:"type"`
-		Until         *string  `json:"until"`
-		For           *float64 `json:"for"`
-		Interruptible bool     `json:"interruptible"`
-	}
-	if bad := unmarshal(raw, &in); bad != nil {
-		return nil, bad
-	}
+func readWait(in *eventDocument) (*Event, *Malformed) {
 	event := &Event{Action: Wait, Wait: executor.Wait{Interruptible: in.Interruptible}}
 	switch {
 	case (in.Until == nil) == (in.For == nil):

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -10,54 +9,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
-
-// eventDocument is an event as an agent in Go posts it. Members that are empty are left out.
-type eventDocument struct {
-	Type string `json:"type"`
-
-	State         string         `json:"state,omitempty"`
-	Message       *message       `json:"message,omitempty"`
-	Metadata      jsontext.Value `json:"metadata,omitzero"`
-	Resume        *resumeMember  `json:"resume,omitempty"`
-	Artifact      *artifactEvent `json:"artifact,omitempty"`
-	Text          *string        `json:"text,omitempty"`
-	Name          string         `json:"name,omitempty"`
-	ArtifactID    string         `json:"artifactId,omitempty"`
-	Append        bool           `json:"append,omitzero"`
-	Last          bool           `json:"last,omitzero"`
-	Data          jsontext.Value `json:"data,omitzero"`
-	Until         string         `json:"until,omitempty"`
-	For           float64        `json:"for,omitzero"`
-	Interruptible bool           `json:"interruptible,omitzero"`
-	Calls         []callEvent    `json:"calls,omitempty"`
-	Error         *Error         `json:"error,omitempty"`
-	Reason        string         `json:"reason,omitempty"`
-	After         float64        `json:"after,omitzero"`
-}
-
-type resumeMember struct {
-	For  float64 `json:"for,omitzero"`
-	Show bool    `json:"show,omitzero"`
-}
-
-type artifactEvent struct {
-	ArtifactID  string         `json:"artifactId,omitempty"`
-	Name        string         `json:"name,omitempty"`
-	Description string         `json:"description,omitempty"`
-	Parts       []part         `json:"parts"`
-	Metadata    jsontext.Value `json:"metadata,omitzero"`
-	Extensions  []string       `json:"extensions,omitempty"`
-}
-
-type callEvent struct {
-	ID        string         `json:"id,omitempty"`
-	Agent     string         `json:"agent,omitempty"`
-	Task      string         `json:"task,omitempty"`
-	ContextID string         `json:"contextId,omitempty"`
-	Message   message        `json:"message"`
-	Metadata  jsontext.Value `json:"metadata,omitzero"`
-	Relay     bool           `json:"relay,omitzero"`
-}
 
 // Encode writes an event, in one line without its end. Events of the action Store are not written: an agent in Go stores its
 // state by the run API.
@@ -82,13 +33,8 @@ func (e *Event) document() (*eventDocument, error) {
 	case Status:
 		return e.status()
 	case Artifact:
-		a := &e.Chunk.Artifact
-		return &eventDocument{
-			Type: "artifact", Append: e.Chunk.Append, Last: e.Chunk.Last, Metadata: opaque(e.Chunk.Metadata), Artifact: &artifactEvent{
-				ArtifactID: a.ID, Name: a.Name, Description: a.Description, Metadata: opaque(a.Metadata), Extensions: a.Extensions,
-				Parts: fromMessage(&task.Message{Parts: a.Parts}).Parts,
-			},
-		}, nil
+		a := NewArtifact(&e.Chunk.Artifact)
+		return &eventDocument{Type: "artifact", Append: given(e.Chunk.Append), Last: e.Chunk.Last, Metadata: opaque(e.Chunk.Metadata), Artifact: &a}, nil
 	case Text:
 		a := &e.Chunk.Artifact
 		return &eventDocument{Type: "text", Text: &a.Parts[0].Text, Name: a.Name, ArtifactID: a.ID, Last: e.Chunk.Last}, nil
@@ -99,17 +45,17 @@ func (e *Event) document() (*eventDocument, error) {
 	case Retry:
 		return &eventDocument{Type: "retry", Reason: e.Reason, After: e.After.Seconds()}, nil
 	case Wait:
-		out := &eventDocument{Type: "wait", For: e.Wait.For.Seconds(), Interruptible: e.Wait.Interruptible}
+		out := &eventDocument{Type: "wait", For: given(e.Wait.For.Seconds()), Interruptible: e.Wait.Interruptible}
 		if !e.Wait.Until.IsZero() {
-			out.Until = e.Wait.Until.Format(time.RFC3339Nano)
+			out.Until = new(e.Wait.Until.Format(time.RFC3339Nano))
 		}
 		return out, nil
 	case Call:
 		out := &eventDocument{Type: "call"}
 		for i := range e.Calls {
 			c := &e.Calls[i]
-			out.Calls = append(out.Calls, callEvent{
-				ID: c.ID, Agent: c.Agent, Task: c.TaskID, ContextID: c.ContextID, Message: *sent(c.Message), Metadata: opaque(c.Metadata), Relay: c.Relay,
+			out.Calls = append(out.Calls, call{
+				ID: c.ID, Agent: c.Agent, Task: c.TaskID, ContextID: c.ContextID, Message: sent(c.Message), Metadata: opaque(c.Metadata), Relay: c.Relay,
 			})
 		}
 		return out, nil
@@ -119,38 +65,39 @@ func (e *Event) document() (*eventDocument, error) {
 
 // status writes a status. One with a resume URL has a type of its own.
 func (e *Event) status() (*eventDocument, error) {
-	out := &eventDocument{Type: "status", State: e.State.String(), Message: sent(e.Message), Metadata: opaque(e.Metadata)}
-	if e.Error != nil && e.Message != nil {
-		out.Type, out.State, out.Error = "fail", "", e.Error
-	}
-	if e.Resume == nil {
-		return out, nil
-	}
-	if e.State == task.StateInputRequired && e.Message == nil {
+	out := &eventDocument{Type: "status", Message: sent(e.Message), Metadata: opaque(e.Metadata)}
+	switch {
+	case e.Resume != nil && e.State == task.StateInputRequired && e.Message == nil:
 		return nil, malformed("message", "is missing; a question with a resume URL needs one")
+	case e.Resume != nil:
+		out.Type = "auth"
+		if e.State == task.StateInputRequired {
+			out.Type = "ask"
+		}
+		out.Resume = &resume{For: given(e.Resume.For.Seconds()), Show: e.Resume.Show}
+	case e.Error != nil && e.Message != nil:
+		out.Type, out.Error = "fail", e.Error
+	default:
+		out.State = new(e.State.String())
 	}
-	out.Type, out.State = "auth", ""
-	if e.State == task.StateInputRequired {
-		out.Type = "ask"
-	}
-	out.Resume = &resumeMember{For: e.Resume.For.Seconds(), Show: e.Resume.Show}
 	return out, nil
 }
 
 // sent writes a message of the agent.
-func sent(m *task.Message) *message {
+func sent(m *task.Message) *speech {
 	if m == nil {
 		return nil
 	}
-	out := fromMessage(m)
+	out := &speech{fromMessage(m)}
 	out.Role = nil // it is the agent's
-	return &out
+	return out
 }
 
-// opaque leaves out what is empty.
-func opaque(raw json.RawMessage) jsontext.Value {
-	if len(raw) == 0 {
+// given returns a value, or nil for the zero one.
+func given[T comparable](v T) *T {
+	var zero T
+	if v == zero {
 		return nil
 	}
-	return jsontext.Value(raw)
+	return &v
 }
