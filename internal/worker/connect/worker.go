@@ -61,18 +61,10 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// identity is the worker of the worker API.
-type identity struct {
-	ID      string `json:"id"`
-	Name    string `json:"name,omitempty"`
-	Version string `json:"version,omitempty"`
-	SDK     string `json:"sdk,omitempty"`
-}
-
 // Worker claims runs and executes them.
 type Worker struct {
 	o        Options
-	identity identity
+	identity *wire.WorkerDocument
 	client   *client
 	log      *slog.Logger
 
@@ -101,7 +93,7 @@ var ErrVersion = errors.New("the server does not speak version 1 of the worker A
 // others are given back. When hurry ends they are given back at once. It returns nil, or ErrVersion.
 func Run(ctx, hurry context.Context, o Options) error {
 	w := &Worker{
-		o: o, log: o.Log, identity: identity{uuid.NewString(), o.Name, o.Version, o.SDK},
+		o: o, log: o.Log, identity: &wire.WorkerDocument{ID: uuid.NewString(), Name: o.Name, Version: o.Version, SDK: o.SDK},
 		client: &client{url: strings.TrimRight(o.URL, "/"), bearer: o.Credential},
 		runs:   map[string]*run{}, slots: map[string]int{}, changed: make(chan struct{}), lease: maxBeat, hurry: hurry,
 	}
@@ -151,11 +143,7 @@ func (w *Worker) part(ctx context.Context) {
 
 // release gives runs back. leaves says that it is the last request.
 func (w *Worker) release(ctx context.Context, runs []string, leaves bool) error {
-	body := encode(struct {
-		Worker identity `json:"worker"`
-		Runs   []string `json:"runs"`
-		Leaves bool     `json:"leaves,omitzero"`
-	}{w.identity, runs, leaves})
+	body := encode(&wire.ReleaseRequest{Worker: w.identity, Runs: runs, Leaves: leaves})
 	return w.client.do(ctx, &exchange{method: http.MethodPost, path: workerAPI + "/release", body: body})
 }
 
@@ -212,33 +200,6 @@ func (w *Worker) all() []*run {
 	return out
 }
 
-type agentSlots struct {
-	Name  string `json:"name"`
-	Slots int    `json:"slots"`
-}
-
-type claimRequest struct {
-	Worker  identity     `json:"worker"`
-	Agents  []agentSlots `json:"agents"`
-	Running []string     `json:"running"`
-	Wait    float64      `json:"wait"`
-}
-
-type claimed struct {
-	Runs []struct {
-		ID    string          `json:"id"`
-		Run   json.RawMessage `json:"run"`
-		Lease float64         `json:"lease"`
-	} `json:"runs"`
-	Drain string `json:"drain"`
-}
-
-// The values of drain in an answer.
-const (
-	drainReplica = "replica"
-	drainWorker  = "worker"
-)
-
 // address returns the address of the server without a password, for logs.
 func (w *Worker) address() string {
 	u, err := url.Parse(w.o.URL)
@@ -277,14 +238,14 @@ func (w *Worker) claim() error {
 		pause.reset()
 		w.begin(answer)
 		switch answer.Drain {
-		case drainReplica:
+		case wire.DrainReplica:
 			w.client.renew()
 			if hops.pause > 0 { // every replica stops, or a balancer has not noticed
 				hops.wait(w.draining, nil)
 			} else {
 				hops.pause = firstPause / 2
 			}
-		case drainWorker:
+		case wire.DrainWorker:
 			w.retire()
 			return nil
 		default:
@@ -299,13 +260,13 @@ func (w *Worker) claim() error {
 }
 
 // request waits for free slots, and returns a claim for them. free is false if the worker drains.
-func (w *Worker) request() (q *claimRequest, free bool) {
+func (w *Worker) request() (q *wire.ClaimRequest, free bool) {
 	for {
 		w.mu.Lock()
 		changed := w.changed
-		q = &claimRequest{Worker: w.identity, Running: []string{}, Wait: claimWait.Seconds()}
+		q = &wire.ClaimRequest{Worker: w.identity, Running: []string{}, Wait: new(claimWait.Seconds())}
 		for name, n := range w.slots {
-			q.Agents = append(q.Agents, agentSlots{name, min(n, maxSlots)})
+			q.Agents = append(q.Agents, wire.SlotsDocument{Name: name, Slots: new(min(n, maxSlots))})
 			free = free || n > 0
 		}
 		for id, r := range w.runs {
@@ -314,7 +275,7 @@ func (w *Worker) request() (q *claimRequest, free bool) {
 			}
 		}
 		w.mu.Unlock()
-		slices.SortFunc(q.Agents, func(a, b agentSlots) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(q.Agents, func(a, b wire.SlotsDocument) int { return cmp.Compare(a.Name, b.Name) })
 		switch {
 		case w.draining.Err() != nil:
 			return q, false
@@ -328,10 +289,10 @@ func (w *Worker) request() (q *claimRequest, free bool) {
 	}
 }
 
-func (w *Worker) post(ctx context.Context, q *claimRequest, wait time.Duration) (*claimed, error) {
+func (w *Worker) post(ctx context.Context, q *wire.ClaimRequest, wait time.Duration) (*wire.ClaimAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+late)
 	defer cancel()
-	var answer claimed
+	var answer wire.ClaimAnswer
 	err := w.client.do(ctx, &exchange{method: http.MethodPost, path: workerAPI + "/claims", body: encode(q), into: &answer})
 	return &answer, err
 }
@@ -340,9 +301,9 @@ func (w *Worker) post(ctx context.Context, q *claimRequest, wait time.Duration) 
 func (w *Worker) collect() {
 	q, _ := w.request()
 	for i := range q.Agents {
-		q.Agents[i].Slots = 0
+		q.Agents[i].Slots = new(0)
 	}
-	q.Wait = 0
+	q.Wait = new(0.0)
 	ctx, cancel := context.WithTimeout(w.last, late)
 	defer cancel()
 	defer context.AfterFunc(w.hurry, cancel)()
@@ -355,7 +316,7 @@ func (w *Worker) collect() {
 }
 
 // begin begins the runs of an answer. While the worker drains, it gives them back.
-func (w *Worker) begin(answer *claimed) {
+func (w *Worker) begin(answer *wire.ClaimAnswer) {
 	for _, c := range answer.Runs {
 		w.mu.Lock()
 		known := w.runs[c.ID] != nil
@@ -442,22 +403,8 @@ func (w *Worker) retire() bool {
 }
 
 type beatRequest struct {
-	Worker   identity `json:"worker"`
-	Runs     []string `json:"runs"`
-	Stopping []string `json:"stopping"`
-	Wait     float64  `json:"wait"`
-
-	lease time.Duration // the shortest of the runs
-}
-
-type beaten struct {
-	Lease float64 `json:"lease"`
-	Runs  []struct {
-		ID       string          `json:"id"`
-		Stop     string          `json:"stop"`
-		Metadata json.RawMessage `json:"metadata"`
-	} `json:"runs"`
-	Drain string `json:"drain"`
+	wire.HeartbeatRequest
+	wait, lease time.Duration // lease is the shortest of the runs
 }
 
 // beat renews the leases while there are runs. A heartbeat waits at the server, so that a cancel arrives at once. One that follows
@@ -490,17 +437,17 @@ func (w *Worker) beat(ctx context.Context) {
 		}
 		pause.reset()
 		news := w.obey(answer)
-		if answer.Drain == drainReplica {
+		if answer.Drain == wire.DrainReplica {
 			w.client.renew()
 		}
 		switch {
-		case q.Wait == 0: // its answer comes at once
+		case q.wait == 0: // its answer comes at once
 		case (hopped || !news) && time.Since(asked) < hasty:
 			idle.waitAtMost(ctx, nil, q.lease/6)
 		default:
 			idle.reset()
 		}
-		hopped = answer.Drain == drainReplica
+		hopped = answer.Drain == wire.DrainReplica
 	}
 }
 
@@ -509,10 +456,11 @@ func (w *Worker) beat(ctx context.Context) {
 func (w *Worker) beatRequest(wait bool) (*beatRequest, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	q := &beatRequest{Worker: w.identity, Runs: []string{}, Stopping: []string{}, lease: w.lease}
+	q := &beatRequest{HeartbeatRequest: wire.HeartbeatRequest{Worker: w.identity, Runs: []string{}, Stopping: []string{}}, lease: w.lease}
 	if wait {
-		q.Wait = min(w.lease/4, maxBeat).Seconds()
+		q.wait = min(w.lease/4, maxBeat)
 	}
+	q.Wait = new(q.wait.Seconds())
 	w.named = map[string]bool{}
 	for id, r := range w.runs {
 		if r.gone {
@@ -531,11 +479,11 @@ func (w *Worker) beatRequest(wait bool) (*beatRequest, <-chan struct{}) {
 var errMissed = errors.New("the heartbeat does not name all runs")
 
 // postBeat sends a heartbeat. It gives up one that waits when a new run is not named in it for a moment.
-func (w *Worker) postBeat(parent context.Context, q *beatRequest) (*beaten, error) {
+func (w *Worker) postBeat(parent context.Context, q *beatRequest) (*wire.HeartbeatAnswer, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	go func() {
-		for q.Wait > 0 && ctx.Err() == nil {
+		for q.wait > 0 && ctx.Err() == nil {
 			w.mu.Lock()
 			changed, missing := w.changed, false
 			for id, r := range w.runs {
@@ -557,10 +505,10 @@ func (w *Worker) postBeat(parent context.Context, q *beatRequest) (*beaten, erro
 		}
 	}()
 	patience := min(max(q.lease/4, 2*time.Second), late)
-	timed, stop := context.WithTimeout(ctx, time.Duration(q.Wait*float64(time.Second))+patience)
+	timed, stop := context.WithTimeout(ctx, q.wait+patience)
 	defer stop()
-	var answer beaten
-	err := w.client.do(timed, &exchange{method: http.MethodPost, path: workerAPI + "/heartbeat", body: encode(q), into: &answer})
+	var answer wire.HeartbeatAnswer
+	err := w.client.do(timed, &exchange{method: http.MethodPost, path: workerAPI + "/heartbeat", body: encode(&q.HeartbeatRequest), into: &answer})
 	if err != nil && errors.Is(context.Cause(ctx), errMissed) {
 		return nil, errMissed
 	}
@@ -568,8 +516,8 @@ func (w *Worker) postBeat(parent context.Context, q *beatRequest) (*beaten, erro
 }
 
 // obey stops the runs that the answer to a heartbeat names. It reports whether the answer says something new.
-func (w *Worker) obey(answer *beaten) (news bool) {
-	news = answer.Drain == drainReplica
+func (w *Worker) obey(answer *wire.HeartbeatAnswer) (news bool) {
+	news = answer.Drain == wire.DrainReplica
 	w.mu.Lock()
 	if answer.Lease > 0 {
 		w.lease = max(time.Duration(answer.Lease*float64(time.Second)), time.Second)
@@ -584,15 +532,15 @@ func (w *Worker) obey(answer *beaten) (news bool) {
 	w.mu.Unlock()
 	for r, i := range stops {
 		switch s := &answer.Runs[i]; s.Stop {
-		case "canceled":
+		case wire.StopCanceled:
 			r.stop(executor.ErrCanceled, s.Metadata)
-		case "lost":
+		case wire.StopLost:
 			r.stop(executor.ErrLeaseLost, nil)
-		case "over":
+		case wire.StopOver:
 			r.stop(ErrOver, nil)
 		}
 	}
-	if answer.Drain == drainWorker && w.retire() {
+	if answer.Drain == wire.DrainWorker && w.retire() {
 		news = true
 	}
 	return news

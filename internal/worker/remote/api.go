@@ -3,7 +3,6 @@ package remote
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -326,34 +325,17 @@ func (a *API) ok(x *exchange, doc any) error {
 	return web.Answer(x.w, x.r, a.o.Limits.Timeout, http.StatusOK, "application/json", doc)
 }
 
-// Drains.
-const (
-	drainReplica = "replica"
-	drainWorker  = "worker"
-)
-
 // drainPause is how long a claim waits at a replica that stops: the worker may find no other one for a while.
 const drainPause = 250 * time.Millisecond
 
 func (a *API) drain(w *worker) string {
 	switch {
 	case w.retired.Load():
-		return drainWorker
+		return wire.DrainWorker
 	case a.stopped.Err() != nil:
-		return drainReplica
+		return wire.DrainReplica
 	}
 	return ""
-}
-
-type claimedRun struct {
-	ID    string          `json:"id"`
-	Run   json.RawMessage `json:"run"`
-	Lease float64         `json:"lease"`
-}
-
-type claimed struct {
-	Runs  []claimedRun `json:"runs"`
-	Drain string       `json:"drain,omitempty"`
 }
 
 // claim answers with runs, as soon as there are some.
@@ -386,7 +368,7 @@ func (a *API) claim(x *exchange) error {
 	if earlier != nil {
 		a.broker.end(earlier)
 	}
-	answer := claimed{Runs: []claimedRun{}}
+	answer := wire.ClaimAnswer{Runs: []wire.ClaimedRun{}}
 	defer func() { a.registry.end(entry, replaced, len(answer.Runs) > 0) }()
 	if looks {
 		if err := a.again(x, entry, &r, &answer); err != nil {
@@ -413,7 +395,7 @@ func (a *API) full() *web.Problem {
 const maxAgain = 16 << 20
 
 // again adds the runs that were given to the worker, and that it does not have.
-func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed) error {
+func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *wire.ClaimAnswer) error {
 	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
 	defer cancel()
 	lent, err := a.o.Store.Lent(ctx, entry.id, r.worker.Agents)
@@ -451,7 +433,7 @@ func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed
 }
 
 // wait waits for runs, unless the answer has some.
-func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan struct{}, answer *claimed) error {
+func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan struct{}, answer *wire.ClaimAnswer) error {
 	wait := r.wait
 	if a.drain(entry) != "" {
 		wait, r.slots = min(wait, drainPause), nil
@@ -527,7 +509,7 @@ func (a *API) waiting(delta int) {
 }
 
 // lend begins claimed runs, and adds them to the answer.
-func (a *API) lend(x *exchange, entry *worker, got []*store.Claimed, answer *claimed) error {
+func (a *API) lend(x *exchange, entry *worker, got []*store.Claimed, answer *wire.ClaimAnswer) error {
 	if len(got) == 0 {
 		return nil
 	}
@@ -537,7 +519,7 @@ func (a *API) lend(x *exchange, entry *worker, got []*store.Claimed, answer *cla
 	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
 	defer cancel()
 	visits := make([]*workers.Visit, len(got))
-	docs := make([]claimedRun, len(got))
+	docs := make([]wire.ClaimedRun, len(got))
 	for i, c := range got {
 		v, err := a.o.Pool.Lend(ctx, c)
 		if err == nil {
@@ -570,9 +552,9 @@ func (a *API) lend(x *exchange, entry *worker, got []*store.Claimed, answer *cla
 }
 
 // document makes the run document of a run.
-func (a *API) document(ctx context.Context, v *workers.Visit) (claimedRun, error) {
+func (a *API) document(ctx context.Context, v *workers.Visit) (wire.ClaimedRun, error) {
 	raw, err := wire.EncodeRun(ctx, v.Run, a.o.History[v.Run.Agent])
-	return claimedRun{
+	return wire.ClaimedRun{
 		ID:  runID(store.LentRun{Task: v.Task().ID, ClaimedAt: v.Claimed().ClaimedAt}),
 		Run: raw, Lease: a.o.Leases[v.Run.Agent].Seconds(),
 	}, err
@@ -587,25 +569,6 @@ func (a *API) giveBack(runs []*store.Claimed, why string) {
 			a.o.Log.Warn("could not give back a run; it waits until its lease ends", "task_id", c.Task.PublicID, "error", err)
 		}
 	}
-}
-
-type stop struct {
-	ID       string          `json:"id"`
-	Stop     string          `json:"stop"`
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-}
-
-// Why to stop a run.
-const (
-	stopCanceled = "canceled"
-	stopLost     = "lost"
-	stopOver     = "over"
-)
-
-type beaten struct {
-	Lease float64 `json:"lease,omitempty"`
-	Runs  []stop  `json:"runs"`
-	Drain string  `json:"drain,omitempty"`
 }
 
 // heartbeat renews leases, and waits for a reason to stop a run.
@@ -629,7 +592,7 @@ func (a *API) heartbeat(x *exchange) error {
 	x.drop()
 	heard, quiet := a.beats.listen(r.runs)
 	defer quiet()
-	answer := beaten{Runs: []stop{}}
+	answer := wire.HeartbeatAnswer{Runs: []wire.StoppedRun{}}
 	news, err := a.renew(x, entry, &r, r.runs, leases, &answer)
 	if err != nil {
 		return err
@@ -645,7 +608,7 @@ func (a *API) heartbeat(x *exchange) error {
 
 // renew renews the leases of runs, and adds the runs to stop to the answer. news says that the worker does not stop one of them
 // yet.
-func (a *API) renew(x *exchange, entry *worker, r *beatRequest, runs []store.LentRun, leases map[string]time.Duration, answer *beaten) (news bool, err error) {
+func (a *API) renew(x *exchange, entry *worker, r *beatRequest, runs []store.LentRun, leases map[string]time.Duration, answer *wire.HeartbeatAnswer) (news bool, err error) {
 	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
 	defer cancel()
 	renewed, err := a.o.Store.RenewRemote(ctx, entry.id, runs, leases)
@@ -655,26 +618,26 @@ func (a *API) renew(x *exchange, entry *worker, r *beatRequest, runs []store.Len
 	a.registry.renewed(entry, r.runs, renewed)
 	shortest := time.Duration(math.MaxInt64)
 	for _, n := range renewed {
-		s := stop{ID: runID(n.LentRun)}
+		s := wire.StoppedRun{ID: runID(n.LentRun)}
 		switch {
 		case n.Owned && !n.Canceled:
 		case n.Owned:
-			s.Stop = stopCanceled
+			s.Stop = wire.StopCanceled
 			facts, err := a.o.Store.NoticeFacts(ctx, n.Task)
 			if err != nil && !errors.Is(err, task.NotFound) {
 				return false, err
 			}
 			s.Metadata = facts.Metadata
 		case n.Over:
-			s.Stop = stopOver
+			s.Stop = wire.StopOver
 		default:
-			s.Stop = stopLost
+			s.Stop = wire.StopLost
 		}
 		if n.Renewed {
 			shortest = min(shortest, n.Lease)
 		}
 		if s.Stop != "" {
-			answer.Runs = slices.DeleteFunc(answer.Runs, func(old stop) bool { return old.ID == s.ID })
+			answer.Runs = slices.DeleteFunc(answer.Runs, func(old wire.StoppedRun) bool { return old.ID == s.ID })
 			answer.Runs = append(answer.Runs, s)
 			news = news || !r.stopping[n.LentRun]
 		}
@@ -686,7 +649,7 @@ func (a *API) renew(x *exchange, entry *worker, r *beatRequest, runs []store.Len
 }
 
 // await waits until there is a reason to stop a run.
-func (a *API) await(x *exchange, entry *worker, r *beatRequest, heard *beat, leases map[string]time.Duration, answer *beaten) error {
+func (a *API) await(x *exchange, entry *worker, r *beatRequest, heard *beat, leases map[string]time.Duration, answer *wire.HeartbeatAnswer) error {
 	wait := r.wait
 	if answer.Lease > 0 {
 		wait = min(wait, time.Duration(answer.Lease*float64(time.Second)/3))
@@ -735,7 +698,11 @@ func (a *API) await(x *exchange, entry *worker, r *beatRequest, heard *beat, lea
 
 // release gives runs back.
 func (a *API) release(x *exchange) error {
-	r, bad := readRelease(x.body, a.o.Limits.Depth)
+	var r wire.ReleaseRequest
+	if bad := decode(x.body, a.o.Limits.Depth, &r); bad != nil {
+		return bad
+	}
+	sender, runs, bad := readOf(r.Worker, r.Runs)
 	if bad != nil {
 		return bad
 	}
@@ -743,14 +710,14 @@ func (a *API) release(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	entry, ok := a.registry.greet(r.worker, false)
+	entry, ok := a.registry.greet(sender, false)
 	if !ok {
 		return a.full()
 	}
 	defer a.leave(x, entry)
 	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
 	defer cancel()
-	owned, err := a.o.Store.RenewRemote(ctx, entry.id, r.runs, leases)
+	owned, err := a.o.Store.RenewRemote(ctx, entry.id, runs, leases)
 	if err != nil {
 		return err
 	}
@@ -769,7 +736,7 @@ func (a *API) release(x *exchange) error {
 	if err := all.Wait(); err != nil {
 		return err // the worker repeats the request; runs that it has released already are passed over
 	}
-	if r.leaves {
+	if r.Leaves {
 		if _, err := a.part(ctx, []*worker{entry}); err != nil {
 			return err
 		}

@@ -919,7 +919,7 @@ func TestInvalidRequests(t *testing.T) {
 	me := fmt.Sprintf(`"worker":{"id":%q}`, one.ID())
 	for _, tt := range []struct{ path, body, field, text string }{
 		{"/claims", `{`, "", "not valid JSON"},
-		{"/claims", `[]`, "", "JSON object"},
+		{"/claims", `[]`, "", "an object"},
 		{"/claims", `{"worker":{"id":"x"},"agents":[{"name":"a","slots":1}]}`, "worker.id", "UUID"},
 		{"/claims", `{"agents":[{"name":"a","slots":1}]}`, "worker", "missing"},
 		{"/claims", `{` + me + `}`, "agents", "missing"},
@@ -934,7 +934,7 @@ func TestInvalidRequests(t *testing.T) {
 		{"/claims", `{"worker":{"id":"` + one.ID() + `","name":"a\nb"},"agents":[{"name":"a","slots":1}]}`, "worker.name", "control"},
 		{"/heartbeat", `{` + me + `}`, "runs", "missing"},
 		{"/heartbeat", `{` + me + `,"runs":[],"wait":31}`, "wait", "0 to 30"},
-		{"/heartbeat", `{` + me + `,"runs":[7]}`, "runs[0]", "not the id of a run"},
+		{"/heartbeat", `{` + me + `,"runs":[7]}`, "runs[0]", "must be a string"},
 		{"/release", `{` + me + `,"runs":[],"leaves":1}`, "leaves", "true or false"},
 	} {
 		a := storetest.Must(one.Raw(t.Context(), "POST", workerapitest.Path+tt.path, []byte(tt.body)))(t, tt.body)

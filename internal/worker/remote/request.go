@@ -1,12 +1,9 @@
 package remote
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -18,6 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 // Limits of a request. docs/worker-api.yaml has them, too.
@@ -32,149 +30,84 @@ const (
 	maxBody      = 2 << 20
 )
 
-// members reads the members of a JSON object. The first mistake stays; later reads return zero values. Unknown members are
-// ignored.
-type members struct {
-	path string
-	of   map[string]json.RawMessage
-	err  **web.Problem
-}
-
-func decode(raw []byte, depth int) (members, *web.Problem) {
-	m := members{err: new(*web.Problem)}
+// decode reads a body. Members that are not known are ignored.
+func decode(raw []byte, depth int, into any) *web.Problem {
 	if err := rawjson.Check(raw, depth); err != nil {
-		return m, web.Invalid("", "the body is not valid JSON: "+err.Error())
+		return web.Invalid("", "the body is not valid JSON: "+err.Error())
 	}
-	if json.Unmarshal(raw, &m.of) != nil || m.of == nil {
-		return m, web.Invalid("", "the body must be a JSON object")
+	if bad := wire.Unmarshal(raw, into); bad != nil {
+		return web.Invalid(bad.Member, bad.Problem)
 	}
-	return m, nil
+	return nil
 }
 
-func (m members) fail(name, format string, args ...any) {
-	if *m.err == nil {
-		*m.err = web.Invalid(m.path+name, fmt.Sprintf(format, args...))
+// readWorker reads who sends the request.
+func readWorker(d *wire.WorkerDocument) (w store.RemoteWorker, p *web.Problem) {
+	if d == nil {
+		return w, web.Invalid("worker", "is missing")
 	}
-}
-
-// given returns a member, or nil if it is absent.
-func (m members) given(name string, required bool) json.RawMessage {
-	raw, ok := m.of[name]
-	if !ok || bytes.Equal(raw, []byte("null")) {
-		if required {
-			m.fail(name, "is missing")
-		}
-		return nil
-	}
-	return raw
-}
-
-func (m members) object(name string) members {
-	out := members{path: m.path + name + ".", err: m.err}
-	if raw := m.given(name, true); raw != nil && json.Unmarshal(raw, &out.of) != nil {
-		m.fail(name, "must be an object")
-	}
-	return out
-}
-
-func (m members) list(name string, required bool, least, most int) []json.RawMessage {
-	raw := m.given(name, required)
-	if raw == nil {
-		return nil
-	}
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
-		m.fail(name, "must be a list")
-	} else if len(list) < least || len(list) > most {
-		m.fail(name, "must have %d to %d entries, not %d", least, most, len(list))
-		return nil
-	}
-	return list
-}
-
-func (m members) text(name string, required bool) (s string) {
-	raw := m.given(name, required)
-	if raw == nil {
-		return ""
-	}
-	switch {
-	case json.Unmarshal(raw, &s) != nil:
-		m.fail(name, "must be a string")
-	case utf8.RuneCountInString(s) > maxName:
-		m.fail(name, "must have at most %d characters", maxName)
-	case strings.ContainsFunc(s, unicode.IsControl):
-		m.fail(name, "must have no control characters")
-	}
-	return s
-}
-
-func (m members) number(name string, least, most int) (n int) {
-	raw := m.given(name, true)
-	if raw == nil {
-		return 0
-	}
-	if json.Unmarshal(raw, &n) != nil || n < least || n > most {
-		m.fail(name, "must be a whole number from %d to %d", least, most)
-	}
-	return n
-}
-
-func (m members) flag(name string) (b bool) {
-	if raw := m.given(name, false); raw != nil && json.Unmarshal(raw, &b) != nil {
-		m.fail(name, "must be true or false")
-	}
-	return b
-}
-
-func (m members) seconds(name string, fallback, most time.Duration) time.Duration {
-	raw := m.given(name, false)
-	if raw == nil {
-		return fallback
-	}
-	var n float64
-	if json.Unmarshal(raw, &n) != nil || math.IsNaN(n) || n < 0 || n > most.Seconds() {
-		m.fail(name, "must be a number of seconds from 0 to %v", most.Seconds())
-		return 0
-	}
-	return time.Duration(n * float64(time.Second))
-}
-
-// worker reads who sends the request.
-func (m members) worker() (w store.RemoteWorker) {
-	of := m.object("worker")
-	if *m.err != nil {
-		return w
-	}
-	id, err := uuid.Parse(of.text("id", true))
+	id, err := uuid.Parse(d.ID)
 	if err != nil || id == uuid.Nil || id == uuid.Max {
-		of.fail("id", "must be a UUID, new with each start of the worker")
+		return w, web.Invalid("worker.id", "must be a UUID, new with each start of the worker")
 	}
-	w.ID = task.ID(id)
-	w.Name, w.Version, w.SDK = of.text("name", false), of.text("version", false), of.text("sdk", false)
-	return w
+	for _, of := range [][2]string{{"worker.name", d.Name}, {"worker.version", d.Version}, {"worker.sdk", d.SDK}} {
+		if p := checkText(of[0], of[1]); p != nil {
+			return w, p
+		}
+	}
+	return store.RemoteWorker{ID: task.ID(id), Name: d.Name, Version: d.Version, SDK: d.SDK}, nil
 }
 
-// runs reads the ids of runs. A repeated one counts once.
-func (m members) runs(name string, required bool) []store.LentRun {
-	list := m.list(name, required, 0, maxRuns)
-	out := make([]store.LentRun, 0, len(list))
-	seen := make(map[store.LentRun]bool, len(list))
-	for i, raw := range list {
-		var text string
-		run, ok := store.LentRun{}, json.Unmarshal(raw, &text) == nil
-		if ok {
-			run, ok = parseRun(text)
-		}
+func checkText(field, text string) *web.Problem {
+	switch {
+	case utf8.RuneCountInString(text) > maxName:
+		return web.Invalid(field, fmt.Sprintf("must have at most %d characters", maxName))
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return web.Invalid(field, "must have no control characters")
+	}
+	return nil
+}
+
+// readRuns reads the ids of runs. A repeated one counts once.
+func readRuns(field string, ids []string) ([]store.LentRun, *web.Problem) {
+	if len(ids) > maxRuns {
+		return nil, web.Invalid(field, fmt.Sprintf("must have at most %d entries, not %d", maxRuns, len(ids)))
+	}
+	out := make([]store.LentRun, 0, len(ids))
+	seen := make(map[store.LentRun]bool, len(ids))
+	for i, text := range ids {
+		run, ok := parseRun(text)
 		if !ok {
-			m.fail(fmt.Sprintf("%s[%d]", name, i), "is not the id of a run")
-			return nil
+			return nil, web.Invalid(fmt.Sprintf("%s[%d]", field, i), "is not the id of a run")
 		}
 		if !seen[run] {
 			seen[run] = true
 			out = append(out, run)
 		}
 	}
-	return out
+	return out, nil
+}
+
+func readWait(seconds *float64, fallback, most time.Duration) (time.Duration, *web.Problem) {
+	switch {
+	case seconds == nil:
+		return fallback, nil
+	case *seconds < 0 || *seconds > most.Seconds():
+		return 0, web.Invalid("wait", fmt.Sprintf("must be a number of seconds from 0 to %v", most.Seconds()))
+	}
+	return time.Duration(*seconds * float64(time.Second)), nil
+}
+
+// readOf reads who sends a request about runs, and the runs.
+func readOf(worker *wire.WorkerDocument, ids []string) (w store.RemoteWorker, runs []store.LentRun, p *web.Problem) {
+	if w, p = readWorker(worker); p != nil {
+		return w, nil, p
+	}
+	if ids == nil {
+		return w, nil, web.Invalid("runs", "is missing")
+	}
+	runs, p = readRuns("runs", ids)
+	return w, runs, p
 }
 
 // runID is the name of a run in this API. It is no secret: each statement also asks for the worker and its agents.
@@ -203,27 +136,44 @@ type claimRequest struct {
 }
 
 func readClaim(raw []byte, depth int) (r claimRequest, p *web.Problem) {
-	m, p := decode(raw, depth)
-	if p != nil {
+	var in wire.ClaimRequest
+	if p = decode(raw, depth, &in); p != nil {
 		return r, p
 	}
-	r.worker, r.slots = m.worker(), map[string]int{}
-	for i, raw := range m.list("agents", true, 1, maxAgents) {
-		of := members{path: fmt.Sprintf("agents[%d].", i), err: m.err}
-		if json.Unmarshal(raw, &of.of) != nil || of.of == nil {
-			m.fail(fmt.Sprintf("agents[%d]", i), "must be an object")
-			break
-		}
-		name := of.text("name", true)
-		if _, twice := r.slots[name]; twice {
-			of.fail("name", "names an agent a second time")
-		}
-		r.slots[name] = of.number("slots", 0, maxSlots)
-		r.worker.Agents = append(r.worker.Agents, name)
+	if r.worker, p = readWorker(in.Worker); p != nil {
+		return r, p
 	}
-	r.running = m.runs("running", false)
-	r.wait = m.seconds("wait", claimWait, maxClaimWait)
-	return r, *m.err
+	switch n := len(in.Agents); {
+	case in.Agents == nil:
+		return r, web.Invalid("agents", "is missing")
+	case n == 0 || n > maxAgents:
+		return r, web.Invalid("agents", fmt.Sprintf("must have 1 to %d entries, not %d", maxAgents, n))
+	}
+	r.slots = map[string]int{}
+	for i, a := range in.Agents {
+		field := fmt.Sprintf("agents[%d].", i)
+		_, twice := r.slots[a.Name]
+		switch {
+		case a.Name == "":
+			return r, web.Invalid(field+"name", "is missing")
+		case twice:
+			return r, web.Invalid(field+"name", "names an agent a second time")
+		case a.Slots == nil:
+			return r, web.Invalid(field+"slots", "is missing")
+		case *a.Slots < 0 || *a.Slots > maxSlots:
+			return r, web.Invalid(field+"slots", fmt.Sprintf("must be a whole number from 0 to %d", maxSlots))
+		}
+		if p = checkText(field+"name", a.Name); p != nil {
+			return r, p
+		}
+		r.slots[a.Name] = *a.Slots
+		r.worker.Agents = append(r.worker.Agents, a.Name)
+	}
+	if r.running, p = readRuns("running", in.Running); p != nil {
+		return r, p
+	}
+	r.wait, p = readWait(in.Wait, claimWait, maxClaimWait)
+	return r, p
 }
 
 // beatRequest is the body of a heartbeat.
@@ -235,31 +185,21 @@ type beatRequest struct {
 }
 
 func readBeat(raw []byte, depth int) (r beatRequest, p *web.Problem) {
-	m, p := decode(raw, depth)
+	var in wire.HeartbeatRequest
+	if p = decode(raw, depth, &in); p != nil {
+		return r, p
+	}
+	if r.worker, r.runs, p = readOf(in.Worker, in.Runs); p != nil {
+		return r, p
+	}
+	stopping, p := readRuns("stopping", in.Stopping)
 	if p != nil {
 		return r, p
 	}
-	r.worker, r.runs, r.stopping = m.worker(), m.runs("runs", true), map[store.LentRun]bool{}
-	for _, run := range m.runs("stopping", false) {
+	r.stopping = map[store.LentRun]bool{}
+	for _, run := range stopping {
 		r.stopping[run] = true
 	}
-	r.wait = m.seconds("wait", 0, maxBeatWait)
-	return r, *m.err
-}
-
-// releaseRequest is the body of a release.
-type releaseRequest struct {
-	worker store.RemoteWorker
-	runs   []store.LentRun
-	leaves bool // the worker stops: this is its last request
-}
-
-func readRelease(raw []byte, depth int) (r releaseRequest, p *web.Problem) {
-	m, p := decode(raw, depth)
-	if p != nil {
-		return r, p
-	}
-	r.leaves = m.flag("leaves")
-	r.worker, r.runs = m.worker(), m.runs("runs", true)
-	return r, *m.err
+	r.wait, p = readWait(in.Wait, 0, maxBeatWait)
+	return r, p
 }

@@ -101,6 +101,8 @@ func explain(err error) *Malformed {
 		return malformed(member, "is not a known member")
 	case semantic.Err == nil && semantic.GoType != nil:
 		return malformed(member, "must be %s, not %s", wanted(semantic.GoType), found(semantic.JSONKind))
+	case semantic.GoType != nil && semantic.GoType.Kind() == reflect.Int:
+		return malformed(member, "must be a whole number")
 	default:
 		return malformed(member, "%v", semantic.Err)
 	}
@@ -131,7 +133,7 @@ func wanted(t reflect.Type) string {
 		return "a string"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Float64, reflect.Int64:
+	case reflect.Float64, reflect.Int, reflect.Int64:
 		return "a number"
 	case reflect.Slice:
 		return "an array"
