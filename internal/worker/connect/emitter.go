@@ -223,12 +223,7 @@ func (e *emitter) batch() (from int64, body []byte) {
 	return e.first, body
 }
 
-type taken struct {
-	Next  int64 `json:"next"`
-	Ended bool  `json:"ended"`
-}
-
-func (e *emitter) upload(from int64, body []byte) (t taken, err error) {
+func (e *emitter) upload(from int64, body []byte) (t wire.EventsAnswer, err error) {
 	ctx, cancel := context.WithTimeout(e.r.life, uploadTimeout)
 	defer cancel()
 	err = e.r.w.client.do(ctx, &exchange{
@@ -255,7 +250,7 @@ func (e *emitter) drop(next int64) bool {
 }
 
 // answer takes note of an answer. It reports whether to post on, and whether the server has stored something.
-func (e *emitter) answer(from int64, t taken, err error) (on, advanced bool) {
+func (e *emitter) answer(from int64, t wire.EventsAnswer, err error) (on, advanced bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer func() {

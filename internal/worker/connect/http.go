@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,18 +17,7 @@ import (
 )
 
 // problem is an answer that is an error (RFC 9457).
-type problem struct {
-	Status   int      `json:"status"`
-	Title    string   `json:"title"`
-	Reason   string   `json:"reason"`
-	Detail   string   `json:"detail"`
-	Field    string   `json:"field"`
-	Line     int      `json:"line"`
-	Next     *int64   `json:"next"`
-	Versions []string `json:"versions"`
-
-	after time.Duration // Retry-After; 0 without one
-}
+type problem struct{ web.Problem }
 
 func (p *problem) Error() string {
 	text := fmt.Sprintf("the server answered %d %s", p.Status, http.StatusText(p.Status))
@@ -42,7 +30,7 @@ func (p *problem) Error() string {
 // status returns the status and the Retry-After of an answer. Both are 0 if no answer came.
 func status(err error) (code int, after time.Duration) {
 	if p, ok := errors.AsType[*problem](err); ok {
-		return p.Status, p.after
+		return p.Status, p.After
 	}
 	return 0, 0
 }
@@ -137,23 +125,12 @@ func refused(res *http.Response) error {
 		p = &problem{}
 	}
 	p.Status = res.StatusCode
-	p.after = retryAfter(res.Header.Get("Retry-After"))
+	p.After = web.RetryAfter(strings.TrimSpace(res.Header.Get("Retry-After")), time.Now(), maxRetryAfter)
 	return p
 }
 
 // maxRetryAfter bounds what a proxy may ask for.
 const maxRetryAfter = 5 * time.Minute
-
-func retryAfter(value string) time.Duration {
-	value = strings.TrimSpace(value)
-	if seconds, err := strconv.Atoi(value); err == nil {
-		return min(max(time.Duration(seconds)*time.Second, 0), maxRetryAfter)
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(time.Until(at), 0), maxRetryAfter)
-	}
-	return 0
-}
 
 // The pauses between tries of a request.
 const (

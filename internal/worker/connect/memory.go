@@ -129,10 +129,7 @@ func (m *Memory) State(ctx context.Context, of executor.Scope) (executor.State, 
 		return m.r.states.get(of), nil
 	default:
 	}
-	var in struct {
-		Data    json.RawMessage `json:"data"`
-		Version int64           `json:"version"`
-	}
+	var in wire.StateDocument
 	err := m.ask(ctx, &exchange{method: http.MethodGet, path: "/state/" + of.String(), into: &in})
 	if code, _ := status(err); code == http.StatusNotFound {
 		err = nil
@@ -140,7 +137,7 @@ func (m *Memory) State(ctx context.Context, of executor.Scope) (executor.State, 
 	if err != nil {
 		return executor.State{}, err
 	}
-	s := executor.State{Value: in.Data, Version: in.Version}
+	s := executor.State{Value: json.RawMessage(in.Data), Version: in.Version}
 	m.r.states.set(of, s)
 	return s, nil
 }
@@ -261,12 +258,7 @@ func (m *Memory) artifacts(ctx context.Context) ([]string, error) {
 	var ids []string
 	after := ""
 	for {
-		var page struct {
-			Artifacts []struct {
-				ArtifactID string `json:"artifactId"`
-			} `json:"artifacts"`
-			Next string `json:"next"`
-		}
+		var page wire.ArtifactList
 		path := "/artifacts?count=100"
 		if after != "" {
 			path += "&after=" + url.QueryEscape(after)

@@ -34,18 +34,9 @@ const (
 	Purpose = "run api"
 )
 
-// Store is what the run API needs of the database.
-type Store interface {
-	Dialogue(ctx context.Context, of store.DialogueOf) ([]task.Said, error)
-	Artifacts(ctx context.Context, h *task.Task, after task.Seq, most int) ([]store.Artifact, error)
-	Artifact(ctx context.Context, h *task.Task, id string) (*task.Artifact, error)
-	Siblings(ctx context.Context, of *task.Task, before task.ID, most int) ([]*task.Task, error)
-	Sibling(ctx context.Context, of *task.Task, publicID string) (*task.Task, error)
-}
-
 // Options configures the run API.
 type Options struct {
-	Store   Store
+	Store   *store.Store
 	Pool    *worker.Pool            // whose agents may post; it need not run them
 	History map[string]wire.History // of run documents, by agent
 	Tokens  *task.Tokens            // of runs, by when they were claimed

@@ -18,12 +18,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
-// taken is the answer to an upload: all events before Next are stored.
-type taken struct {
-	Next  int64 `json:"next"`
-	Ended bool  `json:"ended"` // the run is over
-}
-
 // events stores posted events. The first one has the ordinal that the agent names; those that are stored already are passed
 // over, so an upload may be repeated after a cut.
 func (a *API) events(w http.ResponseWriter, r *http.Request) error {
@@ -35,7 +29,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 		from, bad := (&exchange{query: r.URL.Query()}).from()
 		if bad == nil && over.Newest && from < over.Posted {
 			// It has begun to store this upload, and the event that ended the run is probably one of them.
-			return a.answer(w, r, taken{Next: over.Posted, Ended: true})
+			return a.answer(w, r, wire.EventsAnswer{Next: over.Posted, Ended: true})
 		}
 	}
 	if err != nil {
@@ -59,7 +53,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return u.broken(a.blame(ctx, err))
 	}
-	return a.ok(x, taken{Next: max(x.Committed(), u.stored), Ended: x.Settled() || u.retried})
+	return a.ok(x, wire.EventsAnswer{Next: max(x.Committed(), u.stored), Ended: x.Settled() || u.retried})
 }
 
 // handOverPatience is how long a request waits that is ahead of the agent's own answer 202.

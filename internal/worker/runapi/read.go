@@ -172,14 +172,6 @@ func (a *API) task(x *exchange) error {
 	return a.ok(x, wire.NewTask(h, history))
 }
 
-type listedArtifact struct {
-	ArtifactID string `json:"artifactId"`
-	Name       string `json:"name,omitempty"`
-	Chunks     int    `json:"chunks"`
-	Bytes      int64  `json:"bytes"`
-	Last       bool   `json:"last"`
-}
-
 // artifacts lists the artifacts of the task.
 func (a *API) artifacts(x *exchange) error {
 	if err := x.parameters("count", "after"); err != nil {
@@ -197,12 +189,9 @@ func (a *API) artifacts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	doc := struct {
-		Artifacts []listedArtifact `json:"artifacts"`
-		Next      string           `json:"next,omitempty"`
-	}{Artifacts: make([]listedArtifact, len(list))}
+	doc := wire.ArtifactList{Artifacts: make([]wire.ListedArtifact, len(list))}
 	for i, l := range list {
-		doc.Artifacts[i] = listedArtifact{l.ID, l.Name, l.Chunks, l.Bytes, l.Last}
+		doc.Artifacts[i] = wire.ListedArtifact{ArtifactID: l.ID, Name: l.Name, Chunks: l.Chunks, Bytes: l.Bytes, Last: l.Last}
 	}
 	if len(list) == int(count) {
 		doc.Next = place(task.Place{Task: x.Task().ID, Seq: list[len(list)-1].Seq})

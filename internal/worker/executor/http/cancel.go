@@ -3,10 +3,8 @@ package http
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	nethttp "net/http"
-	"net/url"
 	"strconv"
 
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
@@ -33,14 +31,9 @@ func (b cancelable) Cancel(ctx context.Context, c *executor.Cancellation) error 
 	// Not the key of the run: to whatever remembers keys, this is another request.
 	b.setHeaders(request.Header, c.IdempotencyKey()+":"+string(c.Reason), c.ID, tracing.Context{})
 	request.Header.Set("Holdfast-Attempt", strconv.Itoa(int(c.Attempt)))
-	response, err := b.client.Do(request)
+	response, err := executor.Send(b.client, request, "the agent's cancel_url")
 	if err != nil {
-		// Drop the URL, whose query may contain a key: the error is logged, and stored with the task.
-		var of *url.Error
-		if errors.As(err, &of) {
-			err = of.Err
-		}
-		return fmt.Errorf("call the agent's cancel_url: %w", err)
+		return err
 	}
 	defer response.Body.Close()
 	if err := refusal(response, cancel, b.redact); err != nil {

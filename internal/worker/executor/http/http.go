@@ -13,12 +13,8 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	nethttp "net/http"
-	"net/http/httptrace"
-	"net/url"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -77,24 +73,9 @@ func (b *backend) call(
 	b.setHeaders(request.Header, run.IdempotencyKey(), run.ID, run.Trace())
 	request.Header.Set("Accept", "application/x-ndjson, text/event-stream, application/json")
 	request.Header.Set("Holdfast-Attempt", strconv.Itoa(int(run.Attempt)))
-	var sent atomic.Bool // the agent may have got some of the request
-	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
-	response, err := b.client.Do(request)
+	response, err := executor.Send(b.client, request, "the agent")
 	if err != nil {
-		// Drop the URL, whose query may contain a key: the error is logged, and stored with the task.
-		var of *url.Error
-		if errors.As(err, &of) {
-			err = of.Err
-		}
-		err = fmt.Errorf("call the agent: %w", err)
-		var timeout net.Error
-		switch {
-		case !sent.Load():
-			return &executor.Unavailable{Err: err}
-		case errors.As(err, &timeout) && timeout.Timeout(): // header_timeout
-			return &executor.Unavailable{Err: executor.Retryable(err, 0), Answered: true}
-		}
-		return executor.Retryable(err, 0)
+		return err
 	}
 	defer response.Body.Close()
 

@@ -40,16 +40,7 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc, redact func(
 	}
 	failure.Msg += recognize(start)
 	after := web.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
-	switch class := web.StatusClass(code); {
-	case class == web.Overloaded:
-		return &executor.Unavailable{Err: failure, RetryAfter: after, Answered: true}
-	case class == web.Gateway:
-		// A gateway answers so, too, if this message made the agent crash.
-		return &executor.Unavailable{Err: executor.Retryable(failure, after), RetryAfter: after, Answered: true}
-	case web.WorthRetrying(code):
-		return executor.Retryable(failure, after)
-	}
-	return failure
+	return executor.Refused(code, failure, after, web.WorthRetrying(code))
 }
 
 // framed reports whether the response marks its end. Without a length and without chunks, an HTTP/1 body ends with the

@@ -9,11 +9,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	nethttp "net/http"
-	"net/http/httptrace"
-	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
@@ -123,11 +119,12 @@ func (a *agent) send(ctx context.Context, body []byte, key string) (*nethttp.Res
 	request.Header.Set("Accept", "text/event-stream, application/json")
 	// With this header, the transport may also repeat a call whose idle connection was dead.
 	request.Header.Set("Idempotency-Key", key)
-	var sent atomic.Bool // the API may have got some of the request
-	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
-	response, err := a.client.Do(request)
+	response, err := executor.Send(a.client, request, "the model")
 	if err != nil {
-		return nil, nil, unreached(err, sent.Load())
+		if _, away := errors.AsType[*executor.Unavailable](err); !away {
+			err = broken(err)
+		}
+		return nil, nil, err
 	}
 	return response, redact, nil
 }
@@ -139,23 +136,6 @@ func (a *agent) secrets(ctx context.Context) (token string, redact func(string) 
 		return "", nil, fmt.Errorf("read the API key: %w", err)
 	}
 	return token, web.Redactor(a.opts.Headers, []string{a.opts.BaseURL}, token), nil
-}
-
-// unreached turns an error of the transport into that of the run.
-func unreached(err error, sent bool) error {
-	// Drop the URL, whose query may contain a key: the error is logged, and stored with the task.
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		err = of.Err
-	}
-	err = fmt.Errorf("call the model: %w", err)
-	var timeout net.Error
-	switch {
-	case !sent:
-		return &executor.Unavailable{Err: err}
-	case errors.As(err, &timeout) && timeout.Timeout(): // header_timeout
-		return &executor.Unavailable{Err: executor.Retryable(err, 0), Answered: true}
-	}
-	return broken(err)
 }
 
 // reader is the body of an answer. It ends the request when nothing comes for too long. Time in which nobody reads, such

@@ -134,14 +134,5 @@ func classify(code int, msg, text string, after time.Duration, again bool) error
 	default:
 		failure.Cause = errors.New(text)
 	}
-	switch class := web.StatusClass(code); {
-	case class == web.Overloaded:
-		return &executor.Unavailable{Err: failure, RetryAfter: after, Answered: true}
-	case class == web.Gateway:
-		// A gateway answers so, too, if this message made the model crash.
-		return &executor.Unavailable{Err: executor.Retryable(failure, after), RetryAfter: after, Answered: true}
-	case again:
-		return executor.Retryable(failure, after)
-	}
-	return failure
+	return executor.Refused(code, failure, after, again)
 }

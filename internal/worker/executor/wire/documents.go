@@ -68,6 +68,27 @@ func (a *ArtifactDocument) task() (*task.Artifact, *Malformed) {
 	}, bad
 }
 
+// ArtifactList is a page of the task's artifacts.
+type ArtifactList struct {
+	Artifacts []ListedArtifact `json:"artifacts"`
+	Next      string           `json:"next,omitempty"`
+}
+
+// ListedArtifact is an artifact without its content.
+type ListedArtifact struct {
+	ArtifactID string `json:"artifactId"`
+	Name       string `json:"name,omitempty"`
+	Chunks     int    `json:"chunks"`
+	Bytes      int64  `json:"bytes"`
+	Last       bool   `json:"last"`
+}
+
+// EventsAnswer is the answer to an upload of events: all before Next are stored.
+type EventsAnswer struct {
+	Next  int64 `json:"next"`
+	Ended bool  `json:"ended"` // the run is over
+}
+
 // StateDocument is a stored state.
 type StateDocument struct {
 	Data    jsontext.Value `json:"data"`
