@@ -17,7 +17,7 @@ import (
 // client. The task has ended, so the events have no effect.
 func (w *wrapper) Cancel(ctx context.Context, c *agent.Cancellation) error {
 	as := keyed(&agent.Run{TaskID: c.TaskID, TaskKey: c.TaskKey, ContextID: c.ContextID, ContextKey: c.ContextKey})
-	if c.Reason != agent.ReasonCanceled && c.Reason != agent.ReasonExpired || w.told.has(as.TaskID) {
+	if c.Reason != agent.ReasonCanceled && c.Reason != agent.ReasonExpired || w.canceled.has(as.TaskID) {
 		return nil
 	}
 	exec := &a2asrv.ExecutorContext{
@@ -48,21 +48,21 @@ func (w *wrapper) Cancel(ctx context.Context, c *agent.Cancellation) error {
 	return err
 }
 
-// told are the newest tasks for which this process has called Cancel beside Execute. Executors do not expect a second call.
-type told struct {
+// recentTasks are the newest tasks for which this process has called Cancel beside Execute. Executors do not expect a second call.
+type recentTasks struct {
 	mu    sync.Mutex
 	tasks [1000]string
 	next  int
 }
 
-func (t *told) add(id string) {
+func (t *recentTasks) add(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tasks[t.next%len(t.tasks)] = id
 	t.next++
 }
 
-func (t *told) has(id string) bool {
+func (t *recentTasks) has(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Contains(t.tasks[:], id)

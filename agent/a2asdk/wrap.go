@@ -34,7 +34,7 @@ func Wrap(e a2asrv.AgentExecutor, options ...Option) agent.Executor {
 type wrapper struct {
 	executor     a2asrv.AgentExecutor
 	interceptors []a2asrv.ExecutorContextInterceptor
-	told         told
+	canceled     recentTasks
 }
 
 // cancelTime bounds the context of Cancel. The worker does not wait for longer than cancel_grace.
@@ -79,7 +79,7 @@ func (w *wrapper) execute(ctx context.Context, s *session, run *agent.Run, store
 
 // cancel calls the executor's Cancel. The task ends as canceled, whatever its error.
 func (w *wrapper) cancel(ctx context.Context, s *session, run *agent.Run, stored *agent.Task) {
-	w.told.add(keyed(run).TaskID)
+	w.canceled.add(keyed(run).TaskID)
 	ctx, done := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), cancelKey{}, true), cancelTime)
 	defer done()
 	exec, err := newContext(run, stored)

@@ -64,7 +64,7 @@ func newPool(
 		Store: st, Agents: agents.worker, StopGrace: e.cfg.Worker.StopGrace,
 		Worker: keeper.ID, Keys: keys, ResumeURL: resumeURL, RunAPI: runAPI,
 		Memory: e.memory.Runs, Tracer: e.tracer, Log: e.log,
-		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},
+		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Notice: m.Notice},
 	})
 	if !e.cfg.HasRole(config.RoleWorker) {
 		return pool

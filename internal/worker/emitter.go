@@ -78,7 +78,7 @@ type emitter struct {
 	calls     bool       // that wait is one for calls
 	closed    bool
 	err       error // first error of an append; sticky
-	growth    growth
+	placement placement
 	index     map[string]int // artifact id → index
 	loaded    bool
 }
@@ -174,15 +174,15 @@ func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) error {
 	if !c.Grows && c.Artifact.ID != "" {
 		return e.artifact(ctx, c)
 	}
-	e.growth.mu.Lock()
-	defer e.growth.mu.Unlock()
+	e.placement.mu.Lock()
+	defer e.placement.mu.Unlock()
 	if err := e.place(ctx, &c); err != nil {
 		return err
 	}
 	if err := e.artifact(ctx, c); err != nil {
 		return err
 	}
-	e.growth.has(c.Artifact.ID)
+	e.placement.has(c.Artifact.ID)
 	return nil
 }
 

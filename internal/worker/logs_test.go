@@ -197,7 +197,7 @@ func recalls(ctx context.Context, run *executor.Run) string {
 		fmt.Fprintf(&b, " | %d %s", history[i].Role, short(history[i].FirstText()))
 	}
 	for i := range earlier {
-		b.WriteString(" & " + short(told(&earlier[i])))
+		b.WriteString(" & " + short(described(&earlier[i])))
 	}
 	fmt.Fprintf(&b, " = %d %s %s", before, snapshot.Status.State, short(snapshot.Status.Message.FirstText()))
 	for i := range snapshot.History {
@@ -261,8 +261,8 @@ func looks(ctx context.Context, run *executor.Run) string {
 	return b.String()
 }
 
-// told describes an event without what differs between two runs of a scenario.
-func told(e *task.Event) string {
+// described describes an event without what differs between two runs of a scenario.
+func described(e *task.Event) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s attempt=%d", e.Seq, e.Kind, e.Attempt)
 	if e.Kind == task.EventStatus {
@@ -299,7 +299,7 @@ func blocks(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 // canceler is an agent that records its notices.
 type canceler struct {
 	fn
-	told chan string
+	notified chan string
 }
 
 func (a canceler) Cancel(ctx context.Context, c *executor.Cancellation) error {
@@ -307,7 +307,7 @@ func (a canceler) Cancel(ctx context.Context, c *executor.Cancellation) error {
 	if err != nil {
 		return err
 	}
-	a.told <- fmt.Sprintf("%s turn=%d attempt=%d try=%d %s %s %s", c.Reason, c.Turn, c.Attempt, c.Try, c.Metadata, c.Checkpoint, stored.Value)
+	a.notified <- fmt.Sprintf("%s turn=%d attempt=%d try=%d %s %s %s", c.Reason, c.Turn, c.Attempt, c.Try, c.Metadata, c.Checkpoint, stored.Value)
 	return nil
 }
 
@@ -459,7 +459,7 @@ func scenarios() map[string]scenario {
 	heard, heardToo, resumed, resumedToo := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	again := returns(executor.Retryable(&executor.Failure{Msg: "Not now.", Cause: errors.New("the model is loading")}, time.Millisecond))
 	hour, open := executor.Wait{For: time.Hour}, executor.Wait{For: time.Hour, Interruptible: true}
-	told := make(chan string, 1)
+	notified := make(chan string, 1)
 	return map[string]scenario{
 		"emits": {steps(
 			chunk(executor.Chunk{Artifact: task.Artifact{ID: "x", Name: "n\x00", Parts: []task.Part{task.Text("1")}}, Metadata: json.RawMessage(`{"k": 1.0}`)}),
@@ -592,16 +592,16 @@ func scenarios() map[string]scenario {
 			c.create("hi").hears("busy").resumes(1, "early", true).cancel().reaches(task.StateCanceled).
 				resumes(1, "late", false)
 		}},
-		"gets notices of cancels": {canceler{told: told, fn: turns(jobbed("1"), jobbed("2"), blocks)}, func(c client) {
+		"gets notices of cancels": {canceler{notified: notified, fn: turns(jobbed("1"), jobbed("2"), blocks)}, func(c client) {
 			c.opens("parked", "hi").hears("1").end(json.RawMessage(`{"why":1.0}`))
 			waittest.Eventually(c.t, "the agent is told", func() error {
 				c.notices()
-				return waittest.Unless(len(told) > 0, "not yet")
+				return waittest.Unless(len(notified) > 0, "not yet")
 			})
-			require.Equal(c.t, `canceled turn=1 attempt=1 try=1 {"why":1.0} 1 {"job":1}`, <-told)
+			require.Equal(c.t, `canceled turn=1 attempt=1 try=1 {"why":1.0} 1 {"job":1}`, <-notified)
 
 			c.opens("running", "hi").hears("1").say("again").hears("2").say("again").hears("busy").cancel()
-			require.Equal(c.t, `canceled turn=3 attempt=3 try=1  2 {"job":2}`, waittest.Within(c.t, "the agent is told", told))
+			require.Equal(c.t, `canceled turn=3 attempt=3 try=1  2 {"job":2}`, waittest.Within(c.t, "the agent is told", notified))
 			c.reaches(task.StateCanceled)
 		}},
 		"looks at other tasks": {fn(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
@@ -745,7 +745,7 @@ func TestLogs(t *testing.T) { //nolint:tparallel // the group ends when its para
 				all[name].client(client{on, t})
 				section := "== an agent that " + name + "\n"
 				for _, e := range on.events() {
-					section += lines.Replace(told(e)) + "\n"
+					section += lines.Replace(described(e)) + "\n"
 				}
 				written.Store(name, section)
 				if !*update {

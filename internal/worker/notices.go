@@ -20,15 +20,15 @@ const (
 	noticeSlots = 16
 	// noticeTimeout bounds one delivery. It is shorter than the claim.
 	noticeTimeout = 10 * time.Second
-	// lastWords bounds the notice of a run that ended from outside. The run has its slot until then.
-	lastWords = 5 * time.Second
+	// lastNotice bounds the notice of a run that ended from outside. The run has its slot until then.
+	lastNotice = 5 * time.Second
 )
 
-// Results of a notice for Observer.Told.
+// Results of a notice for Observer.Notice.
 const (
-	toldDelivered = "delivered"
-	toldRetried   = "retried"
-	toldFailed    = "failed"
+	noticeDelivered = "delivered"
+	noticeRetried   = "retried"
+	noticeFailed    = "failed"
 )
 
 // Notices claims the notices of canceled tasks that are due, and starts to deliver them. It does not wait for them. It does
@@ -44,8 +44,8 @@ func (p *Pool) Notices(ctx context.Context) error {
 	defer p.runs.Done()
 	var want []store.NoticeDemand
 	for name, s := range p.agents {
-		if free := noticeSlots - s.telling; free > 0 {
-			s.telling += free
+		if free := noticeSlots - s.notices; free > 0 {
+			s.notices += free
 			want = append(want, store.NoticeDemand{Agent: name, Slots: free})
 		}
 	}
@@ -63,7 +63,7 @@ func (p *Pool) Notices(ctx context.Context) error {
 	p.mu.Lock()
 	full := map[string]bool{}
 	for _, d := range want {
-		p.agents[d.Agent].telling -= d.Slots - won[d.Agent]
+		p.agents[d.Agent].notices -= d.Slots - won[d.Agent]
 		full[d.Agent] = won[d.Agent] == d.Slots
 	}
 	p.mu.Unlock()
@@ -72,10 +72,10 @@ func (p *Pool) Notices(ctx context.Context) error {
 		p.runs.Go(func() {
 			p.deliver(s, n)
 			p.mu.Lock()
-			s.telling--
+			s.notices--
 			p.mu.Unlock()
 			if full[s.Name] { // there may be more
-				if err := p.Notices(p.telling); err != nil {
+				if err := p.Notices(p.notices); err != nil {
 					p.opt.Log.Debug("could not claim notices of cancels; the next look finds them", "error", err)
 				}
 			}
@@ -84,7 +84,7 @@ func (p *Pool) Notices(ctx context.Context) error {
 	return err
 }
 
-// deliver tells an agent that a task was canceled, and records the result. If the record is lost, the agent is told again
+// deliver tells an agent that a task was canceled, and records the result. If the record is lost, the agent gets it again
 // when the claim ends.
 func (p *Pool) deliver(s *slots, n *store.Notice) {
 	to, ok := s.Executor.(executor.Canceler)
@@ -92,37 +92,37 @@ func (p *Pool) deliver(s *slots, n *store.Notice) {
 		p.record(n, func(ctx context.Context) error { return p.opt.Store.DropNotice(ctx, n.Task) })
 		return
 	}
-	ctx, cancel := context.WithTimeout(p.telling, noticeTimeout)
+	ctx, cancel := context.WithTimeout(p.notices, noticeTimeout)
 	defer cancel()
 	result := store.NoticeResult{Task: n.Task, Try: n.Try, Delivered: true}
 	log := p.opt.Log.With("task", n.Task.String(), "agent", n.Agent, "reason", n.Reason, "try", n.Try)
-	outcome := toldDelivered
-	if err := p.notify(ctx, to, n); err != nil {
-		result.Delivered, result.Error, outcome = false, err.Error(), toldRetried
+	outcome := noticeDelivered
+	if err := p.giveNotice(ctx, to, n); err != nil {
+		result.Delivered, result.Error, outcome = false, err.Error(), noticeRetried
 		result.Delay = noticeDelay(err, n.Try)
 		if refused(err) || n.Age+result.Delay > s.UnreachableFor {
-			result.Failed, outcome = true, toldFailed
-			log.Warn("the agent was not told of a cancel", "error", err)
+			result.Failed, outcome = true, noticeFailed
+			log.Warn("the agent got no notice of a cancel", "error", err)
 		} else {
-			log.Info("could not tell the agent of a cancel; retrying", "after", result.Delay, "error", err)
+			log.Info("could not give the agent notice of a cancel; retrying", "after", result.Delay, "error", err)
 		}
 	}
-	if p.opt.Observer.Told != nil {
-		p.opt.Observer.Told(n.Agent, outcome)
+	if p.opt.Observer.Notice != nil {
+		p.opt.Observer.Notice(n.Agent, outcome)
 	}
 	p.record(n, func(ctx context.Context) error { return p.opt.Store.RecordNotice(ctx, result) })
 }
 
 func (p *Pool) record(n *store.Notice, write func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.telling), claimTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.notices), claimTimeout)
 	defer cancel()
 	if err := write(ctx); err != nil {
-		p.opt.Log.Warn("could not record a notice of a cancel; the agent may be told again", "task", n.Task.String(), "error", err)
+		p.opt.Log.Warn("could not record a notice of a cancel; the agent may get it again", "task", n.Task.String(), "error", err)
 	}
 }
 
-// notify reads what the agent is told, and tells it.
-func (p *Pool) notify(ctx context.Context, to executor.Canceler, n *store.Notice) error {
+// giveNotice reads what the agent needs to know of a cancel, and calls its Cancel.
+func (p *Pool) giveNotice(ctx context.Context, to executor.Canceler, n *store.Notice) error {
 	h, err := p.opt.Store.Header(ctx, n.Task)
 	if errors.Is(err, task.NotFound) {
 		return nil // deleted since
@@ -157,7 +157,7 @@ func (p *Pool) call(ctx context.Context, to executor.Canceler, c *executor.Cance
 	return to.Cancel(ctx, c)
 }
 
-// refused reports whether an agent does not want to be told again.
+// refused reports whether an agent wants no further notice.
 func refused(err error) bool {
 	if _, again := executor.IsRetryable(err); again {
 		return false
@@ -177,9 +177,9 @@ func noticeDelay(err error, try int) time.Duration {
 	return max(after, backoff/2+rand.N(backoff))
 }
 
-// tell tells the agent why something else than itself has ended its run. A cancel has a notice in the database, which this
+// giveNotice tells the agent why something else than itself has ended its run. A cancel has a notice in the database, which this
 // only hurries. For the other reasons it tries once.
-func (r *run) tell(outcome string) {
+func (r *run) giveNotice(outcome string) {
 	to, ok := r.agent.Executor.(executor.Canceler)
 	if !ok {
 		return
@@ -188,7 +188,7 @@ func (r *run) tell(outcome string) {
 	log := r.pool.opt.Log.With("task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "reason", string(reason))
 	switch {
 	case reason == executor.ReasonCanceled:
-		if err := r.pool.Notices(r.pool.telling); err != nil {
+		if err := r.pool.Notices(r.pool.notices); err != nil {
 			log.Debug("could not claim notices of cancels; the next look finds them", "error", err)
 		}
 		return
@@ -196,19 +196,19 @@ func (r *run) tell(outcome string) {
 		return
 	}
 	// Not the pool's context for notices, which a stop ends.
-	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	ctx, cancel := context.WithTimeout(context.Background(), lastNotice)
 	defer cancel()
-	told := toldDelivered
-	if err := r.lastWords(ctx, to, reason); err != nil {
-		log.Warn("the agent was not told why its run ended", "error", err)
-		told = toldFailed
+	result := noticeDelivered
+	if err := r.lastNotice(ctx, to, reason); err != nil {
+		log.Warn("the agent got no notice of the end of its run", "error", err)
+		result = noticeFailed
 	}
-	if r.pool.opt.Observer.Told != nil {
-		r.pool.opt.Observer.Told(r.agent.Name, told)
+	if r.pool.opt.Observer.Notice != nil {
+		r.pool.opt.Observer.Notice(r.agent.Name, result)
 	}
 }
 
-func (r *run) lastWords(ctx context.Context, to executor.Canceler, reason executor.Reason) error {
+func (r *run) lastNotice(ctx context.Context, to executor.Canceler, reason executor.Reason) error {
 	var checkpoint json.RawMessage
 	if reason != executor.ReasonDeleted {
 		facts, err := r.pool.opt.Store.NoticeFacts(ctx, r.claim.Task.ID)

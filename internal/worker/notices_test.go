@@ -26,7 +26,7 @@ type remote struct {
 	seen   []executor.Cancellation
 }
 
-func (r *remote) told() []executor.Cancellation {
+func (r *remote) notified() []executor.Cancellation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.seen)
@@ -92,8 +92,8 @@ func TestNoticeIsRetried(t *testing.T) {
 				require.NoError(t, p.pool.Notices(t.Context()))
 				synctest.Wait()
 			}
-			require.True(t, p.told(h), name)
-			require.Len(t, a.told(), c.tries, name)
+			require.True(t, p.notified(h), name)
+			require.Len(t, a.notified(), c.tries, name)
 			delays := p.delays()
 			for i, base := range []time.Duration{time.Second, 2 * time.Second, 2 * time.Minute}[:c.tries-1] {
 				require.GreaterOrEqual(t, delays[i], base/2, name)
@@ -131,14 +131,14 @@ func TestAgentIsToldWhyRunEnded(t *testing.T) {
 			h := p.create("a", "go")
 			waittest.Advance(time.Minute - 1)
 			p.is(h, task.StateWorking)
-			require.Empty(t, a.told())
+			require.Empty(t, a.notified())
 			c.end(p, h)
 			require.Equal(t, c.text, p.is(h, c.state).Status.Message.FirstText())
-			require.Len(t, a.told(), 1)
-			told := a.told()[0]
-			require.Equal(t, want, told.Reason)
-			require.Equal(t, []int{1, 1, 1}, []int{told.Turn, int(told.Attempt), told.Try})
-			require.True(t, want != executor.ReasonCanceled || p.told(h), "it is recorded, and nobody tells it again")
+			require.Len(t, a.notified(), 1)
+			notified := a.notified()[0]
+			require.Equal(t, want, notified.Reason)
+			require.Equal(t, []int{1, 1, 1}, []int{notified.Turn, int(notified.Attempt), notified.Try})
+			require.True(t, want != executor.ReasonCanceled || p.notified(h), "it is recorded, and nobody tells it again")
 			require.Equal(t, c.state == task.StateFailed || c.state == task.StateCanceled, want.Ended())
 		})
 	}
@@ -157,11 +157,11 @@ func TestStopEndsNotices(t *testing.T) {
 		p.cancel(h)
 		require.NoError(t, p.pool.Notices(t.Context()))
 		synctest.Wait()
-		require.Len(t, a.told(), 1)
+		require.Len(t, a.notified(), 1)
 		began := time.Now()
 		p.stop()
 		<-p.ended
 		require.Equal(t, time.Second, waittest.Elapsed(began))
-		require.False(t, p.told(h))
+		require.False(t, p.notified(h))
 	})
 }

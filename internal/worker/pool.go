@@ -61,7 +61,7 @@ type Observer struct {
 	Ran     func(agent, outcome string, took time.Duration)
 	Running func(agent string, delta int)
 	Limited func(agent, limit string)   // a limit ended a run
-	Told    func(agent, outcome string) // an agent was notified of a cancel, or was not: delivered, retried or failed
+	Notice  func(agent, outcome string) // a notice of a cancel: delivered, retried or failed
 }
 
 // mostResults bounds the results of calls in a run document, in bytes.
@@ -101,13 +101,13 @@ type Pool struct {
 	running map[task.ID]*run
 	hinted  map[task.ID]struct{} // runs with a cancel hint that is not checked yet
 	looking bool                 // whether look runs
-	gate    *run                 // a run that may end the process; no other such run starts meanwhile
+	suspect *run                 // a run that may end the process; no other such run starts meanwhile
 	closing bool                 // no more claims
 	// stopping: the grace for runs is over, too
-	stopping bool
-	runs     sync.WaitGroup
-	telling  context.Context // of notices
-	silence  context.CancelFunc
+	stopping    bool
+	runs        sync.WaitGroup
+	notices     context.Context // ends when no more are delivered
+	stopNotices context.CancelFunc
 
 	// Results of the previous Reconcile, used only there: runs that only the database knows, and
 	// runs that only this process knows.
@@ -115,7 +115,7 @@ type Pool struct {
 	scan             store.Rest
 	scanned          time.Time // when the last scan began
 	// until when a claim or a create without an answer may still be committed
-	doubted time.Time
+	lostAnswerUntil time.Time
 }
 
 // slots counts the places for one agent's runs. Pool.mu guards its fields.
@@ -125,7 +125,7 @@ type slots struct {
 	ready   bool // a hint came, or a claim won all it asked for: more may be waiting
 	since   time.Time
 	scanned time.Time // last claim that scanned the whole queue
-	telling int       // notices that are claimed
+	notices int       // that are claimed
 	breaker breaker
 	noted   time.Time // the newest begin that Reconcile has recorded
 	expire  bool      // Remote: claim the tasks that have waited for UnreachableFor
@@ -138,8 +138,8 @@ func New(o Options) *Pool {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	telling, silence := context.WithCancel(context.Background())
-	p := &Pool{telling: telling, silence: silence, opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
+	notices, stopNotices := context.WithCancel(context.Background())
+	p := &Pool{notices: notices, stopNotices: stopNotices, opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
 	for _, a := range o.Agents {
 		a.Concurrency, a.MaxAttempts = max(a.Concurrency, 1), max(a.MaxAttempts, 1)
 		a.UnreachableFor = cmp.Or(a.UnreachableFor, time.Hour)
@@ -211,7 +211,7 @@ func (s *Slot) Start(c *store.Claimed) {
 // Release returns the slot unused. err says why the task was not created.
 func (s *Slot) Release(err error) {
 	if errors.Is(err, task.Unavailable) {
-		s.pool.doubt() // it may have been created all the same
+		s.pool.lostAnswer() // it may have been created all the same
 	}
 	s.pool.release(s.agent)
 	s.pool.runs.Done()
@@ -353,7 +353,7 @@ func (p *Pool) claim(ctx context.Context) {
 	won, err := p.opt.Store.Claim(claiming, worker, want)
 	cancel()
 	if err != nil {
-		p.doubt()
+		p.lostAnswer()
 		p.returnSlots(want, nil, false)
 		if ctx.Err() == nil {
 			p.opt.Log.Warn("claim failed; retrying", "error", err)
@@ -401,7 +401,7 @@ func (p *Pool) demand() []store.Demand {
 			continue
 		}
 		now := time.Now()
-		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil, Bytes: fits, Further: crowded}
+		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.suspect != nil, Bytes: fits, Further: crowded}
 		if s.Remote {
 			s.expire, d.Since, d.Older = false, time.Time{}, s.UnreachableFor
 		} else if d = s.breaker.demand(now, d, s.UnreachableFor); d.Slots == 0 {
@@ -452,7 +452,7 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 		s.breaker.starting++
 	}
 	if c.Suspect {
-		p.gate = r
+		p.suspect = r
 	}
 	// A create with a late answer may start a run that was given back and claimed again meanwhile. A run with the same attempt
 	// has lost its claim in a failover.
@@ -481,7 +481,7 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 			// Claims may have left tasks of any agent whose messages did not fit. Several of such may make room.
 			p.Wake("")
 		}
-		p.pass(r)
+		p.survived(r)
 		p.begin(r, true)
 		p.mu.Lock()
 		if p.running[c.Task.ID] == r {
@@ -501,15 +501,15 @@ const (
 	scanEvery = 15 * time.Second
 	// scanAgain is the time after a scan that failed, perhaps because it took too long. Cancels are found meanwhile.
 	scanAgain = 5 * time.Second
-	// doubtFor is longer than PostgreSQL goes on with a claim whose client is gone (statement_timeout).
-	doubtFor = 35 * time.Second
+	// lostAnswerFor is longer than PostgreSQL goes on with a claim whose client is gone (statement_timeout).
+	lostAnswerFor = 35 * time.Second
 )
 
-// doubt says that the database may have a run of this process that the pool does not know.
-func (p *Pool) doubt() {
+// lostAnswer says that the database may have a run of this process that the pool does not know.
+func (p *Pool) lostAnswer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.doubted = time.Now().Add(doubtFor)
+	p.lostAnswerUntil = time.Now().Add(lostAnswerFor)
 }
 
 // Reconcile compares the runs that the database assigns to this process with its actual runs. It
@@ -528,28 +528,28 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 func (p *Pool) reconcile(ctx context.Context, worker task.ID) error {
 	begun := time.Now()
 	p.mu.Lock()
-	due := len(p.missing) > 0 || begun.Before(p.doubted) || begun.Sub(p.scanned) >= scanEvery
+	due := len(p.missing) > 0 || begun.Before(p.lostAnswerUntil) || begun.Sub(p.scanned) >= scanEvery
 	ids := slices.Collect(maps.Keys(p.running))
 	p.mu.Unlock()
 	if !due || !p.scan.Over(begun) {
 		held, err := p.opt.Store.Held(ctx, worker, ids)
 		if err != nil {
-			p.doubt() // a failover may have lost the end of a run
+			p.lostAnswer() // a failover may have lost the end of a run
 			return err
 		}
 		p.cancel(held)
-		return p.disown(ctx, held)
+		return p.endDeleted(ctx, held)
 	}
 	owned, err := p.opt.Store.Owned(ctx, worker)
 	if err != nil {
-		p.doubt()
+		p.lostAnswer()
 		p.scan.Begin(time.Now(), scanAgain)
 		return err
 	}
 	p.scan.Begin(begun, 0)
 	p.scanned = begun
 	p.cancel(owned)
-	if err := p.disown(ctx, owned); err != nil {
+	if err := p.endDeleted(ctx, owned); err != nil {
 		return err
 	}
 	return p.giveBack(ctx, owned)
@@ -668,12 +668,12 @@ func (p *Pool) awayFor(r *run, d time.Duration) {
 	}
 }
 
-// pass lets the next run start that may end the process, since this one has not ended it.
-func (p *Pool) pass(r *run) {
+// survived lets the next run start that may end the process, since this one has not ended it.
+func (p *Pool) survived(r *run) {
 	p.mu.Lock()
-	passed := p.gate == r
+	passed := p.suspect == r
 	if passed {
-		p.gate = nil
+		p.suspect = nil
 	}
 	p.mu.Unlock()
 	if passed {
@@ -681,10 +681,10 @@ func (p *Pool) pass(r *run) {
 	}
 }
 
-// disown ends the runs of deleted tasks: those that the database did not assign to this process in
+// endDeleted ends the runs of deleted tasks: those that the database did not assign to this process in
 // this round and in the previous one. Their next append would be refused, but a run may be silent
 // for hours.
-func (p *Pool) disown(ctx context.Context, owned []store.Owned) error {
+func (p *Pool) endDeleted(ctx context.Context, owned []store.Owned) error {
 	known := make(map[task.ID]task.Fence, len(owned))
 	for _, o := range owned {
 		known[o.Task] = o.Fence
@@ -730,7 +730,7 @@ var errDeleted = fmt.Errorf("the task was deleted: %w", executor.ErrLeaseLost)
 // drain stops the pool. It blocks until all runs have ended or were given back, or the last grace
 // has passed.
 func (p *Pool) drain() {
-	defer p.silence()
+	defer p.stopNotices()
 	p.mu.Lock()
 	p.closing = true
 	n := len(p.running)
@@ -751,7 +751,7 @@ func (p *Pool) drain() {
 		r.interrupt(executor.ErrShutdown)
 	}
 	p.mu.Unlock()
-	p.silence()
+	p.stopNotices()
 	select {
 	case <-done:
 	case <-time.After(p.lastGrace()):

@@ -61,7 +61,7 @@ func (r *run) run() {
 	start := time.Now()
 	outcome, err := r.outcome()
 	r.cancel(nil)
-	defer r.tell(outcome)
+	defer r.giveNotice(outcome)
 	r.endSpan(outcome, err)
 	if r.pool.opt.Observer.Ran != nil {
 		r.pool.opt.Observer.Ran(r.agent.Name, outcome, time.Since(start))
@@ -157,7 +157,7 @@ func (r *run) execution(in *executor.Input) *executor.Run {
 	run := &executor.Run{
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Keys: r.pool.opt.Keys.Of(c.Task), Message: c.Message, Metadata: c.Task.Metadata,
-		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: in, Memory: &recollection{r},
+		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: in, Memory: &runMemory{r},
 		Buffer:  &buffer{out: r.out},
 		Limits:  executor.Limits{Event: r.agent.MaxEvent, State: r.agent.MaxState},
 		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(), Forwarded: c.Forwarded,
@@ -241,7 +241,7 @@ func (r *run) watch() error {
 		case <-settled.C:
 			r.pool.begin(r, true)
 			if r.claim.Suspect {
-				r.acquit()
+				r.clearSuspicion()
 			}
 		case <-timeout:
 			r.interrupt(executor.ErrTimeout)
@@ -267,14 +267,14 @@ func (r *run) watch() error {
 // first sign is its result, an hour later, delays no other run.
 const presumed = time.Second
 
-// acquit records that the run has not ended its process, and lets the next such run start.
-func (r *run) acquit() {
+// clearSuspicion records that the run has not ended its process, and lets the next such run start.
+func (r *run) clearSuspicion() {
 	ctx, cancel := context.WithTimeout(context.Background(), claimTimeout)
 	defer cancel()
 	if err := r.pool.opt.Store.Acquit(ctx, r.pool.opt.Worker(), r.claim.Task.ID); err != nil {
 		r.pool.opt.Log.Debug("could not clear the suspicion against a run", "task_id", r.claim.Task.PublicID, "error", err)
 	}
-	r.pool.pass(r)
+	r.pool.survived(r)
 }
 
 // conclude ends the attempt according to the executor's result.
@@ -420,7 +420,7 @@ func (r *run) unrecorded(err error) (string, error) {
 }
 
 func (r *run) lostOr(err error) (string, error) {
-	r.pool.doubt() // the run may go on in the database
+	r.pool.lostAnswer() // the run may go on in the database
 	if errors.Is(err, task.LeaseLost) {
 		return outcomeLost, nil
 	}
@@ -465,17 +465,17 @@ func (r *run) backoff() time.Duration {
 // readAgain is the pause before a statement is retried while the database is unavailable.
 const readAgain = 250 * time.Millisecond
 
-// read is insist for a read. In a visit it does not wait: the agent asks again, of any replica.
+// read is untilAvailable for a read. In a visit it does not wait: the agent asks again, of any replica.
 func (r *run) read(ctx context.Context, do func() error) error {
 	if r.out.visit {
 		return do()
 	}
-	return r.insist(ctx, do)
+	return r.untilAvailable(ctx, do)
 }
 
-// insist retries a statement of the run while the database is unavailable. It blocks like the run's
+// untilAvailable retries a statement of the run while the database is unavailable. It blocks like the run's
 // writes. The wait does not count as inactivity.
-func (r *run) insist(ctx context.Context, do func() error) error {
+func (r *run) untilAvailable(ctx context.Context, do func() error) error {
 	defer r.out.hold()()
 	for {
 		err := do()

@@ -57,7 +57,7 @@ func (p *Pool) Visit(ctx context.Context, id task.ID, claimedAt int64, withMessa
 	r.begun = true // by another
 	r.out.visit, r.out.ordinal, r.out.stored = true, posted(found), posted(found)
 	r.out.bare = r.out.started
-	r.out.growth.posted = func(ctx context.Context, artifact string) (bool, error) {
+	r.out.placement.posted = func(ctx context.Context, artifact string) (bool, error) {
 		return p.opt.Store.Begun(ctx, found.Task.ID, found.Attempt, artifact)
 	}
 	var in *executor.Input

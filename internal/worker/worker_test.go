@@ -192,11 +192,11 @@ func (p *process) lock(h *task.Task) (unlock func()) {
 	return func() { require.NoError(p.t, tx.Rollback(p.t.Context())) }
 }
 
-// told reports whether nobody has to tell the agent of the task's cancel any more.
-func (p *process) told(h *task.Task) (told bool) {
+// notified reports whether nobody has to tell the agent of the task's cancel any more.
+func (p *process) notified(h *task.Task) (notified bool) {
 	p.t.Helper()
-	p.scan(&told, "SELECT NOT EXISTS (SELECT FROM holdfast.cancel_notices WHERE task = $1 AND ended_at IS NULL)", h.ID.String())
-	return told
+	p.scan(&notified, "SELECT NOT EXISTS (SELECT FROM holdfast.cancel_notices WHERE task = $1 AND ended_at IS NULL)", h.ID.String())
+	return notified
 }
 
 // delays are those of retries, which are due at once.

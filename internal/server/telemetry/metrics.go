@@ -354,8 +354,8 @@ func (m *Metrics) Ran(agent, outcome string, took time.Duration) {
 	m.runTime.WithLabelValues(agent).Observe(took.Seconds())
 }
 
-// Told counts a try to tell an agent of a cancel.
-func (m *Metrics) Told(agent, outcome string) {
+// Notice counts a notice of a cancel to an agent.
+func (m *Metrics) Notice(agent, outcome string) {
 	m.notices.WithLabelValues(agent, bounded(noticeOutcomes, outcome)).Inc()
 }
 

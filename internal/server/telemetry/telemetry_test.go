@@ -109,7 +109,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Running("weather", 1)
 	m.Running("weather", -1)
 	m.Ran("weather", "completed", 3*time.Second)
-	m.Told("weather", "retried")
+	m.Notice("weather", "retried")
 	m.Canceled("weather", 2*time.Second)
 	m.Upstream("weather", "http")(web.Overloaded, 20*time.Millisecond)
 	m.Schemes([]string{"keys", "sso"}, []string{"sso"})

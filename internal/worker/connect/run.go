@@ -90,7 +90,7 @@ func (r *run) work() {
 	}()
 	err := r.watch(ended)
 	r.conclude(err)
-	r.tell()
+	r.callCancel()
 }
 
 // errAbandoned says that the agent's code did not return after its context had ended.
@@ -242,11 +242,11 @@ func (r *run) release() {
 	r.log.Warn("could not give the run back; its lease will end")
 }
 
-// tellTimeout bounds the agent's Cancel.
-const tellTimeout = 5 * time.Second
+// cancelTimeout bounds the agent's Cancel.
+const cancelTimeout = 5 * time.Second
 
-// tell tells the agent that something else has ended its work.
-func (r *run) tell() {
+// callCancel tells the agent that something else has ended its work.
+func (r *run) callCancel() {
 	if r.out.hasSettled() { // its own event has ended the run, or came too late
 		return
 	}
@@ -266,7 +266,7 @@ func (r *run) tell() {
 	if r.agent.Cancel == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.w.last, tellTimeout)
+	ctx, cancel := context.WithTimeout(r.w.last, cancelTimeout)
 	defer cancel()
 	d := r.doc.Run
 	memory := &Memory{r: r}

@@ -126,14 +126,14 @@ func Run(ctx, hurry context.Context, o Options) error {
 	stopBeats()
 	<-beaten
 	w.background.Wait()
-	w.part(base)
+	w.announceEnd(base)
 	w.client.http.Load().CloseIdleConnections()
 	w.log.Info("the worker has stopped")
 	return err
 }
 
-// part tells the server that this worker is gone.
-func (w *Worker) part(ctx context.Context) {
+// announceEnd tells the server that this worker is gone.
+func (w *Worker) announceEnd(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := w.release(ctx, []string{}, true); err != nil {
@@ -436,7 +436,7 @@ func (w *Worker) beat(ctx context.Context) {
 			continue
 		}
 		pause.reset()
-		news := w.obey(answer)
+		news := w.applyStops(answer)
 		if answer.Drain == wire.DrainReplica {
 			w.client.renew()
 		}
@@ -515,8 +515,8 @@ func (w *Worker) postBeat(parent context.Context, q *beatRequest) (*wire.Heartbe
 	return &answer, err
 }
 
-// obey stops the runs that the answer to a heartbeat names. It reports whether the answer says something new.
-func (w *Worker) obey(answer *wire.HeartbeatAnswer) (news bool) {
+// applyStops stops the runs that the answer to a heartbeat names. It reports whether the answer says something new.
+func (w *Worker) applyStops(answer *wire.HeartbeatAnswer) (news bool) {
 	news = answer.Drain == wire.DrainReplica
 	w.mu.Lock()
 	if answer.Lease > 0 {

@@ -181,7 +181,7 @@ func (a *API) Wake(agent string) { a.broker.hint(agent) }
 // Hint tells the API that a run may have been canceled or may have ended.
 func (a *API) Hint(id task.ID) { a.beats.hint(id) }
 
-// record writes about the workers that this replica has answered, parts from those that are gone, and looks for those that an
+// record writes about the workers that this replica has answered, removes those that are gone, and looks for those that an
 // operator has retired. It returns how many runs of gone workers are free again.
 func (a *API) record(ctx context.Context) (freed int, err error) {
 	if !a.registry.any() {
@@ -192,7 +192,7 @@ func (a *API) record(ctx context.Context) (freed int, err error) {
 	if a.o.Forgiving {
 		after = 0
 	}
-	freed, err = a.part(ctx, a.registry.gone(now.Add(-after)))
+	freed, err = a.removeWorkers(ctx, a.registry.gone(now.Add(-after)))
 	errs := []error{err}
 	for list := range slices.Chunk(a.registry.due(now), 1000) {
 		retired, err := a.o.Store.SeenRemote(ctx, a.o.Replica, list)
@@ -204,19 +204,19 @@ func (a *API) record(ctx context.Context) (freed int, err error) {
 	}
 	retired, gone, err := a.o.Store.RetiredRemote(ctx, forgetAfter)
 	a.registry.retire(retired)
-	a.registry.here(gone, now)
+	a.registry.recordAgain(gone, now)
 	return freed, errors.Join(append(errs, err)...)
 }
 
-// part records that workers are gone, and frees their runs.
-func (a *API) part(ctx context.Context, gone []*worker) (freed int, err error) {
+// removeWorkers records that workers are gone, and frees their runs.
+func (a *API) removeWorkers(ctx context.Context, gone []*worker) (freed int, err error) {
 	if len(gone) == 0 {
 		return 0, nil
 	}
-	ids, unknown, runs := a.registry.left(gone)
+	ids, unknown, runs := a.registry.markGone(gone)
 	if _, err := a.o.Store.SeenRemote(ctx, a.o.Replica, unknown); err != nil {
 		a.registry.broke(gone...)
-		return 0, err // the next look parts again
+		return 0, err // the next look tries again
 	}
 	if a.o.Forgiving {
 		for _, run := range runs {
@@ -358,18 +358,18 @@ func (a *API) claim(x *exchange) error {
 		return a.full()
 	}
 	defer leave()
-	entry, ok := a.registry.greet(r.worker, true)
+	entry, ok := a.registry.beginRequest(r.worker, true)
 	if !ok {
 		return a.full()
 	}
 	defer a.leave(x, entry)
 	x.drop()
-	replaced, earlier, looks := a.registry.begin(entry)
+	replaced, earlier, looks := a.registry.beginClaim(entry)
 	if earlier != nil {
 		a.broker.end(earlier)
 	}
 	answer := wire.ClaimAnswer{Runs: []wire.ClaimedRun{}}
-	defer func() { a.registry.end(entry, replaced, len(answer.Runs) > 0) }()
+	defer func() { a.registry.endClaim(entry, replaced, len(answer.Runs) > 0) }()
 	if looks {
 		if err := a.again(x, entry, &r, &answer); err != nil {
 			entry.unsure.Store(true)
@@ -454,16 +454,16 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 		left := error(nil)
 		ended := true
 		stopped := a.stopped.Done()
-		told := entry.told
+		retirement := entry.retirement
 		if r.slots == nil { // it is drained already, and waits for a moment only
-			stopped, told = nil, nil
+			stopped, retirement = nil, nil
 		}
 		select {
 		case <-w.served:
 			ended = false
 		case <-over.C:
 		case <-replaced:
-		case <-told:
+		case <-retirement:
 		case <-stopped:
 		case <-ctx.Done():
 			left = context.Cause(ctx)
@@ -499,7 +499,7 @@ func (a *API) leave(x *exchange, entry *worker) {
 	if x.r.Context().Err() != nil && a.stopped.Err() == nil {
 		a.registry.broke(entry)
 	}
-	a.registry.part(entry)
+	a.registry.endRequest(entry)
 }
 
 func (a *API) waiting(delta int) {
@@ -581,7 +581,7 @@ func (a *API) heartbeat(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	entry, ok := a.registry.greet(r.worker, false)
+	entry, ok := a.registry.beginRequest(r.worker, false)
 	if !ok {
 		return a.full()
 	}
@@ -654,12 +654,12 @@ func (a *API) await(x *exchange, entry *worker, r *beatRequest, heard *beat, lea
 	if answer.Lease > 0 {
 		wait = min(wait, time.Duration(answer.Lease*float64(time.Second)/3))
 	}
-	stopped, told := a.stopped.Done(), entry.told
+	stopped, retirement := a.stopped.Done(), entry.retirement
 	if a.stopped.Err() != nil {
 		wait, stopped = min(wait, drainPause), nil
 	}
 	if entry.retired.Load() {
-		told = nil // it knows, or learns it with this answer
+		retirement = nil // it knows, or learns it with this answer
 	}
 	if wait <= 0 {
 		return nil
@@ -679,7 +679,7 @@ func (a *API) await(x *exchange, entry *worker, r *beatRequest, heard *beat, lea
 			return nil
 		case <-stopped:
 			return nil
-		case <-told:
+		case <-retirement:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -710,7 +710,7 @@ func (a *API) release(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	entry, ok := a.registry.greet(sender, false)
+	entry, ok := a.registry.beginRequest(sender, false)
 	if !ok {
 		return a.full()
 	}
@@ -737,7 +737,7 @@ func (a *API) release(x *exchange) error {
 		return err // the worker repeats the request; runs that it has released already are passed over
 	}
 	if r.Leaves {
-		if _, err := a.part(ctx, []*worker{entry}); err != nil {
+		if _, err := a.removeWorkers(ctx, []*worker{entry}); err != nil {
 			return err
 		}
 	}

@@ -224,8 +224,8 @@ func (s *Slot) Release(err error) {
 	}
 }
 
-// seat is a place for a run of an agent in a statement.
-type seat struct {
+// openSlot is a free slot of a claim, which a statement may fill with a run of an agent.
+type openSlot struct {
 	q *queue
 	w *waiter
 }
@@ -234,7 +234,7 @@ type seat struct {
 // run first, the oldest claims first. Only when all of them have one, they get more.
 func (b *broker) round(ctx context.Context) (more bool) {
 	b.mu.Lock()
-	var seats []seat
+	var open []openSlot
 	for _, q := range b.agents {
 		if !q.ready {
 			continue
@@ -247,16 +247,16 @@ func (b *broker) round(ctx context.Context) (more bool) {
 			if !w.over && w.slots[q.name] > 0 {
 				q.ready = false // before the statement, so that a hint during it is not lost
 				w.asked++
-				seats = append(seats, seat{q, w})
+				open = append(open, openSlot{q, w})
 				n++
 			}
 		}
 	}
 	b.mu.Unlock()
-	if len(seats) == 0 {
+	if len(open) == 0 {
 		return false
 	}
-	more, ok := b.claim(ctx, seats)
+	more, ok := b.claim(ctx, open)
 	if !ok {
 		select {
 		case <-time.After(200 * time.Millisecond):
@@ -267,16 +267,16 @@ func (b *broker) round(ctx context.Context) (more bool) {
 	return more
 }
 
-// claim claims for seats, and for those whose agent has more to do a second time, with all of their slots. It serves the claims
+// claim claims for open slots, and for those whose agent has more to do a second time, with all of their slots. It serves the claims
 // that have got runs.
-func (b *broker) claim(ctx context.Context, seats []seat) (more, ok bool) {
+func (b *broker) claim(ctx context.Context, open []openSlot) (more, ok bool) {
 	_, crowded := b.memory.Messages()
-	full, ok := b.statement(ctx, seats, !crowded)
-	var second []seat
+	full, ok := b.statement(ctx, open, !crowded)
+	var second []openSlot
 	b.mu.Lock()
 	for again := true; again; {
 		again = false
-		for _, s := range seats {
+		for _, s := range open {
 			// The runs of the second statement are in turns: one for each claim.
 			if full[s.q] > 0 && !s.w.over && len(s.w.got) > 0 && s.w.slots[s.q.name] > 0 && full[s.q] <= batch {
 				s.w.slots[s.q.name]--
@@ -298,7 +298,7 @@ func (b *broker) claim(ctx context.Context, seats []seat) (more, ok bool) {
 	for _, s := range second {
 		s.w.asked--
 	}
-	for _, s := range seats {
+	for _, s := range open {
 		b.settle(s.w)
 	}
 	for q := range full {
@@ -323,16 +323,16 @@ func (b *broker) settle(w *waiter) {
 	}
 }
 
-// statement claims one run for each seat, and gives it to the claim. With alone, one may have a message that does not fit. It returns
+// statement claims one run for each slot, and gives it to the claim. With alone, one may have a message that does not fit. It returns
 // the agents that may win more, with 1.
-func (b *broker) statement(ctx context.Context, seats []seat, alone bool) (full map[*queue]int, ok bool) {
+func (b *broker) statement(ctx context.Context, open []openSlot, alone bool) (full map[*queue]int, ok bool) {
 	full = map[*queue]int{}
 	asked, byAgent, byWorker := map[*queue]int{}, map[string]*queue{}, map[task.ID]*waiter{}
 	demands := map[*queue]*store.Demand{}
 	now := time.Now()
 	most, _ := b.memory.Messages()
 	b.mu.Lock()
-	for _, s := range seats {
+	for _, s := range open {
 		d := demands[s.q]
 		if d == nil {
 			d = &store.Demand{
@@ -362,7 +362,7 @@ func (b *broker) statement(ctx context.Context, seats []seat, alone bool) (full 
 		if ctx.Err() == nil {
 			b.log.Warn("claim for remote workers failed; retrying", "error", err)
 		}
-		for _, s := range seats {
+		for _, s := range open {
 			s.q.ready = true
 			s.w.entry.unsure.Store(true) // it may have got a run
 		}

@@ -33,18 +33,18 @@ type worker struct {
 	retired atomic.Bool
 
 	// registry.mu guards them.
-	info     store.RemoteWorker
-	open     int // requests
-	seen     time.Time
-	answered time.Time // the last claim
-	written  time.Time
-	changed  bool
-	broken   bool                            // its last connection broke while a request waited, and no new one has come
-	gone     bool                            // it is recorded as gone
-	lent     map[store.LentRun]store.Renewal // its runs with their leases, as this replica knows them
-	claim    *waiter                         // the one that waits
-	replaced chan struct{}                   // closed when a later claim ends it
-	told     chan struct{}                   // closed when the worker is retired
+	info       store.RemoteWorker
+	open       int // requests
+	seen       time.Time
+	answered   time.Time // the last claim
+	written    time.Time
+	changed    bool
+	broken     bool                            // its last connection broke while a request waited, and no new one has come
+	gone       bool                            // it is recorded as gone
+	lent       map[store.LentRun]store.Renewal // its runs with their leases, as this replica knows them
+	claim      *waiter                         // the one that waits
+	replaced   chan struct{}                   // closed when a later claim ends it
+	retirement chan struct{}                   // closed when the worker is retired
 }
 
 // registry has the workers that this replica has answered lately.
@@ -53,8 +53,8 @@ type registry struct {
 	all map[task.ID]*worker
 }
 
-// greet finds or makes the entry of a worker whose request has arrived. The caller must call part.
-func (r *registry) greet(info store.RemoteWorker, claims bool) (*worker, bool) {
+// beginRequest finds or makes the entry of a worker whose request has arrived. The caller must call endRequest.
+func (r *registry) beginRequest(info store.RemoteWorker, claims bool) (*worker, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.all[info.ID]
@@ -62,7 +62,7 @@ func (r *registry) greet(info store.RemoteWorker, claims bool) (*worker, bool) {
 		if len(r.all) >= maxWorkers {
 			return nil, false
 		}
-		w = &worker{id: info.ID, changed: true, told: make(chan struct{})}
+		w = &worker{id: info.ID, changed: true, retirement: make(chan struct{})}
 		w.unsure.Store(true)
 		r.all[info.ID] = w
 	}
@@ -104,9 +104,9 @@ func (r *registry) renewed(w *worker, named []store.LentRun, runs []store.Renewa
 	w.lent = lent
 }
 
-// here has those of the workers recorded again that this replica has heard of lately: another one took them for gone, because
+// recordAgain has those of the workers recorded again that this replica has heard of lately: another one took them for gone, because
 // its own connection to them broke.
-func (r *registry) here(gone []task.ID, now time.Time) {
+func (r *registry) recordAgain(gone []task.ID, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range gone {
@@ -146,8 +146,8 @@ func (r *registry) gone(before time.Time) (out []*worker) {
 	return out
 }
 
-// left notes that workers are gone. It returns those that the database does not know yet, and the runs that they had.
-func (r *registry) left(gone []*worker) (ids []task.ID, unknown []store.RemoteWorker, runs []store.Renewal) {
+// markGone notes that workers are gone. It returns those that the database does not know yet, and the runs that they had.
+func (r *registry) markGone(gone []*worker) (ids []task.ID, unknown []store.RemoteWorker, runs []store.Renewal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range gone {
@@ -161,15 +161,15 @@ func (r *registry) left(gone []*worker) (ids []task.ID, unknown []store.RemoteWo
 	return ids, unknown, runs
 }
 
-func (r *registry) part(w *worker) {
+func (r *registry) endRequest(w *worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w.open--
 	w.seen = time.Now()
 }
 
-// begin notes that a claim of a worker begins, and ends an earlier one. looks says that the worker may not know all its runs.
-func (r *registry) begin(w *worker) (replaced chan struct{}, earlier *waiter, looks bool) {
+// beginClaim notes that a claim of a worker begins, and ends an earlier one. looks says that the worker may not know all its runs.
+func (r *registry) beginClaim(w *worker) (replaced chan struct{}, earlier *waiter, looks bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	earlier = w.claim
@@ -193,8 +193,8 @@ func (r *registry) waits(w *worker, claim *waiter, replaced chan struct{}) bool 
 	return true
 }
 
-// end notes that a claim of a worker ends. With runs, the next claim looks whether the worker has got them.
-func (r *registry) end(w *worker, replaced chan struct{}, runs bool) {
+// endClaim notes that a claim of a worker ends. With runs, the next claim looks whether the worker has got them.
+func (r *registry) endClaim(w *worker, replaced chan struct{}, runs bool) {
 	if runs {
 		w.unsure.Store(true)
 	}
@@ -242,7 +242,7 @@ func (r *registry) retire(ids []task.ID) {
 	defer r.mu.Unlock()
 	for _, id := range ids {
 		if w := r.all[id]; w != nil && !w.retired.Swap(true) {
-			close(w.told)
+			close(w.retirement)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (s *steps) returned(at place) *result {
 	}
 	for i := range s.run.Input.Results {
 		if r := &s.run.Input.Results[i]; r.ID == at.callID() {
-			return new(told(r))
+			return new(resultOf(r))
 		}
 	}
 	return nil
@@ -99,8 +99,8 @@ func (s *steps) delegate(ctx context.Context, about []place, box *toolbox, w *wr
 	return true, s.out.Call(ctx, calls)
 }
 
-// told returns the text of a result for the model.
-func told(r *executor.Result) result {
+// resultOf returns the text of a result for the model.
+func resultOf(r *executor.Result) result {
 	var said []string
 	add := func(parts []task.Part) {
 		for i := range parts {

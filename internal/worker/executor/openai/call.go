@@ -174,7 +174,7 @@ func (a *agent) whole(in io.Reader, got *answer, into *writer, redact func(strin
 	case len(doc) > a.opts.MaxEvent:
 		return &executor.Failure{Msg: fmt.Sprintf("the model's answer is longer than %d bytes", a.opts.MaxEvent)}
 	}
-	if err := a.hear(got, doc, 0, into, redact); err != nil {
+	if err := a.add(got, doc, 0, into, redact); err != nil {
 		return err
 	}
 	return a.conclude(got)
@@ -190,12 +190,12 @@ func (a *agent) conclude(got *answer) error {
 
 var errNoEnd = broken(errors.New("it ended before it was complete"))
 
-// hear adds one event of a stream, or a whole answer.
-func (a *agent) hear(to *answer, raw []byte, line int, into *writer, redact func(string) string) error {
+// add adds one event of a stream, or a whole answer.
+func (a *agent) add(to *answer, raw []byte, line int, into *writer, redact func(string) string) error {
 	if line > 0 {
 		raw = to.joined(raw)
 	}
-	p, err := a.format.hear(to, raw, line, redact)
+	p, err := a.format.read(to, raw, line, redact)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (a *agent) stream(
 			case e.err == nil && bytes.Equal(e.raw, done), errors.Is(e.err, web.ErrCut) && bytes.Equal(e.raw, done):
 				return a.conclude(got)
 			case e.err == nil:
-				if err := a.hear(got, e.raw, e.line, into, redact); err != nil || got.last {
+				if err := a.add(got, e.raw, e.line, into, redact); err != nil || got.last {
 					return err
 				}
 			case got.finish != "":

@@ -154,7 +154,7 @@ type answer struct {
 	// Of the Responses API.
 	index    int  // the output index of the newest text
 	itemized bool // the stream has had whole items
-	reasoned bool // reasoning was heard
+	reasoned bool // the stream has had reasoning
 	thoughts []thought
 	thinking int // bytes of thoughts
 }
@@ -189,7 +189,7 @@ func (a *answer) add(c *completion) (piece, error) {
 			said = choice.Message
 		}
 		if said != nil {
-			if err := a.hear(said, &out); err != nil {
+			if err := a.addSaid(said, &out); err != nil {
 				return out, err
 			}
 		}
@@ -200,7 +200,7 @@ func (a *answer) add(c *completion) (piece, error) {
 	return out, nil
 }
 
-func (a *answer) hear(s *said, out *piece) error {
+func (a *answer) addSaid(s *said, out *piece) error {
 	said := text(s.Content)
 	a.text.WriteString(said)
 	out.text += said
@@ -217,15 +217,15 @@ func (a *answer) hear(s *said, out *piece) error {
 	}
 	out.images = append(out.images, s.Images...)
 	for i := range s.ToolCalls {
-		if err := a.hearCall(&s.ToolCalls[i]); err != nil {
+		if err := a.addCall(&s.ToolCalls[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hearCall adds a piece of a call, or begins one.
-func (a *answer) hearCall(p *callPiece) error {
+// addCall adds a piece of a call, or begins one.
+func (a *answer) addCall(p *callPiece) error {
 	at := a.callAt(p)
 	if at < 0 {
 		if at = len(a.calls); at >= maxCalls {

@@ -74,13 +74,13 @@ func (a *agent) conversation(ctx context.Context, run *executor.Run) ([]message,
 	if err != nil {
 		return nil, err
 	}
-	var turns []spoken
+	var turns []turn
 	for i := range before {
 		if s := &before[i]; !shownReasoning(s) {
-			turns = a.spokenBy(turns, s.Role(), remembered(s))
+			turns = a.addTurn(turns, s.Role(), remembered(s))
 		}
 	}
-	turns = a.spokenBy(turns, task.RoleUser, run.Message.Parts)
+	turns = a.addTurn(turns, task.RoleUser, run.Message.Parts)
 	for i := range turns {
 		all = append(all, turns[i].message())
 	}
@@ -100,14 +100,14 @@ func shownReasoning(s *executor.Said) bool {
 	return s.Artifact != nil && s.Artifact.Name == reasoningName && strings.HasPrefix(s.Artifact.ID, reasoningName+"-")
 }
 
-// spoken is what one side said without a break. Some models refuse a conversation whose roles do not alternate.
-type spoken struct {
+// turn is what one side said without a break. Some models refuse a conversation whose roles do not alternate.
+type turn struct {
 	role  string
 	parts []content
 }
 
-// spokenBy adds parts to a conversation.
-func (a *agent) spokenBy(turns []spoken, role task.Role, parts []task.Part) []spoken {
+// addTurn adds parts to a conversation.
+func (a *agent) addTurn(turns []turn, role task.Role, parts []task.Part) []turn {
 	name := roleUser
 	if role == task.RoleAgent {
 		name = roleAssistant
@@ -128,11 +128,11 @@ func (a *agent) spokenBy(turns []spoken, role task.Role, parts []task.Part) []sp
 		turns[last].parts = append(turns[last].parts, said...)
 		return turns
 	}
-	return append(turns, spoken{name, said})
+	return append(turns, turn{name, said})
 }
 
 // message writes text alone as a string, which every server understands.
-func (s *spoken) message() message {
+func (s *turn) message() message {
 	var texts []string
 	for i := range s.parts {
 		if s.parts[i].Type != "text" {

@@ -10,8 +10,8 @@ type format interface {
 	method() []string
 	// request returns the members of a request besides the model and the configured parameters.
 	request(conversation []message, box *toolbox) map[string]any
-	// hear adds an event of a stream, or a whole answer if line is 0.
-	hear(to *answer, raw []byte, line int, redact func(string) string) (piece, error)
+	// read adds an event of a stream, or a whole answer if line is 0.
+	read(to *answer, raw []byte, line int, redact func(string) string) (piece, error)
 	// ended takes the end that the server marks: [DONE] of a stream, or the end of a document.
 	ended(a *answer)
 }
@@ -36,7 +36,7 @@ func (f chat) request(conversation []message, box *toolbox) map[string]any {
 	return body
 }
 
-func (chat) hear(to *answer, raw []byte, line int, redact func(string) string) (piece, error) {
+func (chat) read(to *answer, raw []byte, line int, redact func(string) string) (piece, error) {
 	var c completion
 	if err := decode(raw, line, &c, redact); err != nil {
 		return piece{}, err

@@ -143,7 +143,7 @@ type thought struct {
 	Encrypted string         `json:"encrypted_content"`
 }
 
-func (responses) hear(to *answer, raw []byte, line int, redact func(string) string) (piece, error) {
+func (responses) read(to *answer, raw []byte, line int, redact func(string) string) (piece, error) {
 	if line == 0 {
 		var r response
 		if err := decode(raw, line, &r, redact); err != nil {
@@ -198,7 +198,7 @@ func (responses) hear(to *answer, raw []byte, line int, redact func(string) stri
 			e.Response.Status = strings.TrimPrefix(e.Type, "response.")
 		}
 		return to.conclude(e.Response, redact)
-	default: // the beginnings and ends of what is heard otherwise, and types of the future
+	default: // the beginnings and ends of what other events have, and types of the future
 	}
 	return piece{}, nil
 }
@@ -234,7 +234,7 @@ const maxThoughts = 1 << 20
 func (a *answer) item(it *item) (out piece, err error) {
 	switch {
 	case it.Type == typeCall && a.callOf(it.CallID) < 0: // some servers repeat calls
-		err = a.hearCall(&callPiece{ID: &it.CallID, Function: function{&it.Name, it.Arguments}})
+		err = a.addCall(&callPiece{ID: &it.CallID, Function: function{&it.Name, it.Arguments}})
 	case it.Type == "reasoning" && it.Encrypted != nil:
 		summary := it.Summary
 		if summary.Kind() != jsontext.KindBeginArray {

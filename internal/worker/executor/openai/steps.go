@@ -127,7 +127,7 @@ func (s *steps) said(ctx context.Context, a *answer, images int) error {
 	r := &round{Text: a.text.String(), Usage: a.usage, Thoughts: a.thoughts, Images: images}
 	seen := map[string]bool{}
 	for _, c := range a.calls {
-		if c.ID == "" || !slices.Contains(r.Calls, c) { // else a provider has told of it twice
+		if c.ID == "" || !slices.Contains(r.Calls, c) { // else a provider has sent it twice
 			r.Calls = append(r.Calls, c)
 		}
 	}

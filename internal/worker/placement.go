@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
-// growth places what an attempt writes after what earlier attempts at the turn have left: what they wrote before their newest
+// placement places what an attempt writes after what earlier attempts at the turn have left: what they wrote before their newest
 // checkpoint stays, and what came after it is replaced. So a try that goes on at the checkpoint leaves each text once.
-type growth struct {
+type placement struct {
 	mu      sync.Mutex      // for the order of texts, too
 	begun   map[string]bool // the attempt has written these artifacts
 	unnamed int             // how many artifacts without an id the turn has
@@ -30,7 +30,7 @@ func (e *emitter) place(ctx context.Context, c *executor.Chunk) error {
 	if !c.Grows {
 		return e.number(ctx, &c.Artifact)
 	}
-	g := &e.growth
+	g := &e.placement
 	c.Artifact.ID = e.cleanText(c.Artifact.ID)
 	id := c.Artifact.ID
 	begun, err := e.hasBegun(ctx, id)
@@ -46,7 +46,7 @@ func (e *emitter) place(ctx context.Context, c *executor.Chunk) error {
 	}
 	kept := g.kept[id]
 	if c.Append = kept > 0; c.Append && kept < g.last[id] {
-		whole, err := (&recollection{e.r}).artifact(ctx, id, kept)
+		whole, err := (&runMemory{e.r}).artifact(ctx, id, kept)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (e *emitter) place(ctx context.Context, c *executor.Chunk) error {
 
 // number gives an artifact the id artifact-TURN-N, so that the next try replaces it.
 func (e *emitter) number(ctx context.Context, a *task.Artifact) error {
-	g := &e.growth
+	g := &e.placement
 	id := func(n int) string { return fmt.Sprintf("artifact-%d-%d", e.r.claim.Turn, n) }
 	if g.unnamed == 0 {
 		if err := e.recall(ctx); err != nil {
@@ -83,14 +83,14 @@ func (e *emitter) number(ctx context.Context, a *task.Artifact) error {
 }
 
 func (e *emitter) hasBegun(ctx context.Context, artifact string) (bool, error) {
-	g := &e.growth
+	g := &e.placement
 	if g.begun[artifact] || g.posted == nil {
 		return g.begun[artifact], nil
 	}
 	return g.posted(ctx, artifact)
 }
 
-func (g *growth) has(artifact string) {
+func (g *placement) has(artifact string) {
 	if g.begun == nil {
 		g.begun = map[string]bool{}
 	}
@@ -99,9 +99,9 @@ func (g *growth) has(artifact string) {
 
 // recall reads once what earlier attempts have left.
 func (e *emitter) recall(ctx context.Context) (err error) {
-	g := &e.growth
+	g := &e.placement
 	if !g.known {
-		g.kept, g.last, err = (&recollection{e.r}).remains(ctx)
+		g.kept, g.last, err = (&runMemory{e.r}).remains(ctx)
 		g.known = err == nil
 	}
 	return err
@@ -109,7 +109,7 @@ func (e *emitter) recall(ctx context.Context) (err error) {
 
 // remains tells what earlier attempts at the turn have written: the seq of the last chunk of each artifact, and of the last
 // one that a checkpoint keeps. A checkpoint keeps what its own attempt wrote before it, and what the one before it kept.
-func (m *recollection) remains(ctx context.Context) (kept, last map[string]task.Seq, err error) {
+func (m *runMemory) remains(ctx context.Context) (kept, last map[string]task.Seq, err error) {
 	kept, last = map[string]task.Seq{}, map[string]task.Seq{}
 	own, of := map[string]task.Seq{}, task.Attempt(0)
 	err = m.since(ctx, func(e *task.Event) {
@@ -134,7 +134,7 @@ func (m *recollection) remains(ctx context.Context) (kept, last map[string]task.
 }
 
 // artifact is an artifact as it was at a seq.
-func (m *recollection) artifact(ctx context.Context, id string, at task.Seq) (*task.Artifact, error) {
+func (m *runMemory) artifact(ctx context.Context, id string, at task.Seq) (*task.Artifact, error) {
 	t := store.Empty(m.r.claim.Task)
 	err := m.walk(ctx, 0, func(e *task.Event) error {
 		if e.Kind != task.EventArtifact || e.Artifact.ID != id || e.Seq > at {

@@ -12,7 +12,7 @@ import (
 )
 
 // State implements executor.Memory.
-func (m *recollection) State(ctx context.Context, of executor.Scope) (s executor.State, err error) {
+func (m *runMemory) State(ctx context.Context, of executor.Scope) (s executor.State, err error) {
 	err = m.r.read(ctx, func() (err error) {
 		s.Value, s.Version, err = m.r.pool.opt.Store.AgentState(ctx, m.stateOf(of))
 		return err
@@ -21,7 +21,7 @@ func (m *recollection) State(ctx context.Context, of executor.Scope) (s executor
 }
 
 // SetState implements executor.Memory.
-func (m *recollection) SetState(ctx context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error) {
+func (m *runMemory) SetState(ctx context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error) {
 	out := m.r.out
 	out.began()
 	if err := out.open(); err != nil {
@@ -43,7 +43,7 @@ func (m *recollection) SetState(ctx context.Context, of executor.Scope, value js
 	}
 	defer out.leave(in)
 	write := store.NewState{StateOf: m.stateOf(of), Fence: m.r.claim.Fence, Value: value, Version: version, RequestID: out.request()}
-	err = m.r.insist(ctx, func() (err error) { // also in a visit: a repetition of the request would find another version
+	err = m.r.untilAvailable(ctx, func() (err error) { // also in a visit: a repetition of the request would find another version
 		version, err = m.r.pool.opt.Store.SetAgentState(ctx, write)
 		return err
 	})
@@ -56,7 +56,7 @@ func (m *recollection) SetState(ctx context.Context, of executor.Scope, value js
 	return version, err
 }
 
-func (m *recollection) stateOf(of executor.Scope) store.StateOf {
+func (m *runMemory) stateOf(of executor.Scope) store.StateOf {
 	return store.StateOf{Task: m.r.claim.Task, Context: of == executor.OfContext}
 }
 

@@ -19,7 +19,7 @@ func (r *run) handOver(ctx context.Context) error {
 	r.out.mu.Lock()
 	r.out.ending = true
 	r.out.mu.Unlock()
-	err := r.insist(ctx, func() error { return r.pool.opt.Store.HandOver(ctx, r.claim.Task.ID, r.claim.Fence) })
+	err := r.untilAvailable(ctx, func() error { return r.pool.opt.Store.HandOver(ctx, r.claim.Task.ID, r.claim.Fence) })
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
-// recollection reads the log for the executor. It implements executor.Memory.
-type recollection struct{ r *run }
+// runMemory reads the log for the executor. It implements executor.Memory.
+type runMemory struct{ r *run }
 
-func (m *recollection) History(ctx context.Context) ([]task.Message, error) {
+func (m *runMemory) History(ctx context.Context) ([]task.Message, error) {
 	c := m.r.claim
 	if c.Turn == 1 {
 		return nil, nil
@@ -25,7 +25,7 @@ func (m *recollection) History(ctx context.Context) ([]task.Message, error) {
 	return said, err
 }
 
-func (m *recollection) Dialogue(ctx context.Context, of executor.Scope, within executor.Bounds) (said []executor.Said, err error) {
+func (m *runMemory) Dialogue(ctx context.Context, of executor.Scope, within executor.Bounds) (said []executor.Said, err error) {
 	c := m.r.claim
 	if c.Turn == 1 && of == executor.OfTask {
 		return nil, nil
@@ -39,7 +39,7 @@ func (m *recollection) Dialogue(ctx context.Context, of executor.Scope, within e
 	return said, err
 }
 
-func (m *recollection) References(ctx context.Context, within executor.Bounds) (refs []executor.Reference, err error) {
+func (m *runMemory) References(ctx context.Context, within executor.Bounds) (refs []executor.Reference, err error) {
 	ids := m.r.claim.Message.References
 	if len(ids) == 0 {
 		return nil, nil
@@ -51,7 +51,7 @@ func (m *recollection) References(ctx context.Context, within executor.Bounds) (
 	return refs, err
 }
 
-func (m *recollection) Earlier(ctx context.Context) ([]task.Event, error) {
+func (m *runMemory) Earlier(ctx context.Context) ([]task.Event, error) {
 	var out []task.Event
 	err := m.since(ctx, func(e *task.Event) {
 		switch {
@@ -64,7 +64,7 @@ func (m *recollection) Earlier(ctx context.Context) ([]task.Event, error) {
 	return out, err
 }
 
-func (m *recollection) Checkpoint(ctx context.Context) (json.RawMessage, error) {
+func (m *runMemory) Checkpoint(ctx context.Context) (json.RawMessage, error) {
 	all, err := m.Checkpoints(ctx)
 	if len(all) == 0 {
 		return nil, err
@@ -72,7 +72,7 @@ func (m *recollection) Checkpoint(ctx context.Context) (json.RawMessage, error) 
 	return all[len(all)-1], err
 }
 
-func (m *recollection) Checkpoints(ctx context.Context) ([]json.RawMessage, error) {
+func (m *runMemory) Checkpoints(ctx context.Context) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	err := m.since(ctx, func(e *task.Event) {
 		if e == nil {
@@ -84,7 +84,7 @@ func (m *recollection) Checkpoints(ctx context.Context) ([]json.RawMessage, erro
 	return all, err
 }
 
-func (m *recollection) Task(ctx context.Context) (*task.Task, error) {
+func (m *runMemory) Task(ctx context.Context) (*task.Task, error) {
 	c := m.r.claim
 	t := store.Empty(c.Task)
 	if c.Attempt == 1 && c.Turn == 1 {
@@ -93,7 +93,7 @@ func (m *recollection) Task(ctx context.Context) (*task.Task, error) {
 	return t, m.walk(ctx, 0, t.Apply)
 }
 
-func (m *recollection) Snapshot(ctx context.Context) (t *task.Task, existed int, err error) {
+func (m *runMemory) Snapshot(ctx context.Context) (t *task.Task, existed int, err error) {
 	c := m.r.claim
 	before := store.Empty(c.Task) // the log up to the message
 	now := store.Empty(c.Task)    // the artifacts of the whole log
@@ -132,7 +132,7 @@ func (m *recollection) Snapshot(ctx context.Context) (t *task.Task, existed int,
 // since visits the events that earlier attempts wrote for the run's message. A nil event says that
 // all events before it belong to an earlier message, whose run was still active when this message
 // arrived.
-func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error {
+func (m *runMemory) since(ctx context.Context, visit func(*task.Event)) error {
 	c := m.r.claim
 	if c.Attempt == 1 {
 		return nil
@@ -149,7 +149,7 @@ func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error
 }
 
 // walk visits the events after a seq.
-func (m *recollection) walk(ctx context.Context, after task.Seq, visit func(*task.Event) error) error {
+func (m *runMemory) walk(ctx context.Context, after task.Seq, visit func(*task.Event) error) error {
 	const page = 500
 	for {
 		var evs []*task.Event
