@@ -10,10 +10,15 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
-// Adapt makes an Executor that the server can run. User code sees only the types of this package, so that the server's own
-// types may change. So Adapt and the conversions below are only for packages of this module, such as agenttest: others cannot
-// name the server's types.
-func Adapt(e Executor) executor.Executor {
+func init() {
+	executor.Register(executor.Conversions[Executor, Message, Artifact]{
+		Adapt: adapt, ToMessage: toMessage, ToArtifact: toArtifact, FromMessage: fromMessage, FromArtifact: fromArtifact,
+	})
+}
+
+// adapt makes an Executor that the server can run. Users' code sees only the types of this package, so that the server's own
+// types may change.
+func adapt(e Executor) executor.Executor {
 	adapted := executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		return e.Execute(ctx, fromRun(run), &emitter{out: out, turn: run.Turn})
 	})
@@ -26,7 +31,7 @@ func Adapt(e Executor) executor.Executor {
 func fromRun(run *executor.Run) *Run {
 	out := &Run{
 		TaskID: run.TaskID, TaskKey: run.Keys.Task, ContextID: run.ContextID, ContextKey: run.Keys.Context, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
-		Message: FromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
+		Message: fromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
 		TurnMetadata: run.TurnMetadata, AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, ExtensionParams: run.ExtensionParams,
 		Scopes: run.Scopes, Traceparent: run.Traceparent, Tracestate: run.Tracestate, Deadline: run.Deadline,
 		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
@@ -68,7 +73,7 @@ func (e *emitter) Reject(ctx context.Context, m Message) error {
 }
 
 func (e *emitter) Reply(ctx context.Context, m Message) error {
-	msg, err := ToMessage(m)
+	msg, err := toMessage(m)
 	if err != nil {
 		return err
 	}
@@ -80,7 +85,7 @@ func (e *emitter) status(ctx context.Context, s task.State, m Message) error {
 	if len(m.Parts) == 0 {
 		return e.out.StatusAbout(ctx, s, nil, executor.About{Metadata: m.EventMetadata})
 	}
-	msg, err := ToMessage(m)
+	msg, err := toMessage(m)
 	if err != nil {
 		return err
 	}
@@ -107,7 +112,7 @@ func (e *emitter) Text(ctx context.Context, name, text string) error {
 }
 
 func (e *emitter) chunk(ctx context.Context, c Chunk) error {
-	a, err := ToArtifact(c.Artifact)
+	a, err := toArtifact(c.Artifact)
 	if err != nil {
 		return err
 	}
@@ -122,8 +127,8 @@ func (e *emitter) Checkpoint(ctx context.Context, v any) error {
 	return e.out.Checkpoint(ctx, data)
 }
 
-// FromMessage converts a message of the server.
-func FromMessage(m *task.Message) Message {
+// fromMessage converts a message of the server.
+func fromMessage(m *task.Message) Message {
 	out := Message{
 		ID: m.ID, Role: User, Parts: fromParts(m.Parts), Metadata: m.Metadata,
 		Extensions: m.Extensions, References: m.References,
@@ -134,8 +139,8 @@ func FromMessage(m *task.Message) Message {
 	return out
 }
 
-// FromArtifact converts an artifact of the server.
-func FromArtifact(a *task.Artifact) Artifact {
+// fromArtifact converts an artifact of the server.
+func fromArtifact(a *task.Artifact) Artifact {
 	return Artifact{
 		ID: a.ID, Name: a.Name, Description: a.Description, Parts: fromParts(a.Parts),
 		Metadata: a.Metadata, Extensions: a.Extensions,
@@ -170,8 +175,8 @@ func fromSaid(s *executor.Said) Said {
 	return out
 }
 
-// ToMessage converts a message for the server. It always sets the agent's role, even if the message was copied from the user.
-func ToMessage(m Message) (*task.Message, error) {
+// toMessage converts a message for the server. It always sets the agent's role, even if the message was copied from the user.
+func toMessage(m Message) (*task.Message, error) {
 	parts, err := toParts(m.Parts)
 	return &task.Message{
 		ID: m.ID, Role: task.RoleAgent, Parts: parts, Metadata: m.Metadata,
@@ -179,8 +184,8 @@ func ToMessage(m Message) (*task.Message, error) {
 	}, err
 }
 
-// ToArtifact converts an artifact for the server.
-func ToArtifact(a Artifact) (task.Artifact, error) {
+// toArtifact converts an artifact for the server.
+func toArtifact(a Artifact) (task.Artifact, error) {
 	parts, err := toParts(a.Parts)
 	return task.Artifact{
 		ID: a.ID, Name: a.Name, Description: a.Description, Parts: parts,

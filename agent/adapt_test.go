@@ -18,7 +18,7 @@ import (
 func adapted(t *testing.T, run *executor.Run, f Func) (*executortest.Recorder, error) {
 	t.Helper()
 	out := executortest.NewRecorder()
-	return out, Adapt(f).Execute(t.Context(), run, out)
+	return out, adapt(f).Execute(t.Context(), run, out)
 }
 
 func TestAdapterPassesWholeRun(t *testing.T) {

@@ -92,7 +92,7 @@ func (r *Run) History(ctx context.Context) ([]Message, error) {
 	}
 	history := make([]Message, len(stored))
 	for i := range stored {
-		history[i] = FromMessage(&stored[i])
+		history[i] = fromMessage(&stored[i])
 	}
 	return history, nil
 }

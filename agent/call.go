@@ -42,7 +42,7 @@ func (e *emitter) Call(ctx context.Context, calls ...Call) error {
 	out := make([]executor.Call, len(calls))
 	for i := range calls {
 		c := &calls[i]
-		m, err := ToMessage(c.Message)
+		m, err := toMessage(c.Message)
 		if err != nil {
 			return fmt.Errorf("calls[%d].message: %w", i, err)
 		}
@@ -57,11 +57,11 @@ func fromResults(results []executor.Result) []Result {
 		r := &results[i]
 		to := Result{ID: r.ID, Agent: r.Agent, TaskID: r.TaskID, State: TaskState(r.State.String()), Omitted: r.Omitted, Error: r.Error}
 		if r.Message != nil {
-			m := FromMessage(r.Message)
+			m := fromMessage(r.Message)
 			to.Message = &m
 		}
 		for j := range r.Artifacts {
-			to.Artifacts = append(to.Artifacts, FromArtifact(&r.Artifacts[j]))
+			to.Artifacts = append(to.Artifacts, fromArtifact(&r.Artifacts[j]))
 		}
 		out = append(out, to)
 	}

@@ -39,7 +39,7 @@ func (e *emitter) Ask(ctx context.Context, a Ask) error {
 		ask.Resume = &executor.Resume{For: a.Resume.For, Show: a.Resume.Show}
 	}
 	if len(a.Message.Parts) > 0 {
-		msg, err := ToMessage(a.Message)
+		msg, err := toMessage(a.Message)
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func Serve(ctx context.Context, log *slog.Logger, agents map[string]Executor) er
 func adaptAll(agents map[string]Executor) map[string]executor.Executor {
 	executors := make(map[string]executor.Executor, len(agents))
 	for name, e := range agents {
-		executors[name] = Adapt(e)
+		executors[name] = adapt(e)
 	}
 	return executors
 }

@@ -51,14 +51,14 @@ func fromTask(stored *task.Task, before int) *Task {
 		t.State = TaskState(stored.Status.State.String())
 	}
 	if m := stored.Status.Message; m != nil {
-		status := FromMessage(m)
+		status := fromMessage(m)
 		t.Status = &status
 	}
 	for i := range stored.History {
-		t.History = append(t.History, FromMessage(&stored.History[i]))
+		t.History = append(t.History, fromMessage(&stored.History[i]))
 	}
 	for i := range stored.Artifacts {
-		if a := FromArtifact(&stored.Artifacts[i]); i < before {
+		if a := fromArtifact(&stored.Artifacts[i]); i < before {
 			t.Artifacts = append(t.Artifacts, a)
 		} else {
 			t.Earlier = append(t.Earlier, a)

@@ -118,7 +118,7 @@ func parts(of []agent.Part) string {
 }
 
 func fromCall(c *task.Call) agent.Call {
-	out := agent.Call{ID: c.ID, Agent: c.Agent, ContextID: c.ContextID, Message: agent.FromMessage(c.Message), Metadata: c.Metadata, Relay: c.Relay}
+	out := agent.Call{ID: c.ID, Agent: c.Agent, ContextID: c.ContextID, Message: convert.FromMessage(c.Message), Metadata: c.Metadata, Relay: c.Relay}
 	if c.Answers {
 		out.TaskID = c.Task.String()
 	}
@@ -131,11 +131,11 @@ func fromEvent(e *task.Event) Event {
 		out.State = agent.TaskState(e.State.String())
 	}
 	if e.Message != nil {
-		m := agent.FromMessage(e.Message)
+		m := convert.FromMessage(e.Message)
 		out.Message = &m
 	}
 	if e.Artifact != nil {
-		a := agent.FromArtifact(e.Artifact)
+		a := convert.FromArtifact(e.Artifact)
 		out.Artifact = &a
 	}
 	switch {

@@ -20,6 +20,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
+// convert has the conversions that package agent does not export.
+var convert = executor.Registered[agent.Executor, agent.Message, agent.Artifact]()
+
 // server has the tasks of one context: a database, and a worker that stands for a process.
 type server struct {
 	t       testing.TB
@@ -47,7 +50,7 @@ func serve(t testing.TB, e agent.Executor, o Options) *server {
 	k := &server{
 		t: t, options: o, changed: make(chan struct{}), others: store.NewID(),
 		agent: worker.Agent{
-			Name: o.Agent, Executor: agent.Adapt(e),
+			Name: o.Agent, Executor: convert.Adapt(e),
 			// The run that loses its lease may go on while the next one starts.
 			Concurrency: 100,
 			MaxAttempts: cmp.Or(o.MaxAttempts, 3), RunTimeout: o.RunTimeout, InactivityTimeout: o.InactivityTimeout,

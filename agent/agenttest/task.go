@@ -97,7 +97,7 @@ func (k *Task) Start(m agent.Message, with ...Request) *Turn {
 	if m.ID == "" {
 		m.ID = store.NewID().String()
 	}
-	msg, err := agent.ToMessage(m)
+	msg, err := convert.ToMessage(m)
 	if err != nil {
 		k.t.Fatalf("the message: %v", err)
 	}
@@ -187,7 +187,7 @@ func (k *Task) answer(c store.NewCall, r agent.Result) {
 	end := &task.Event{Kind: task.EventStatus, State: state}
 	var events []*task.Event
 	for _, a := range r.Artifacts {
-		stored, err := agent.ToArtifact(a)
+		stored, err := convert.ToArtifact(a)
 		if err != nil {
 			k.t.Fatalf("Return: an artifact of result %d: %v", c.Nth, err)
 		}
@@ -196,7 +196,7 @@ func (k *Task) answer(c store.NewCall, r agent.Result) {
 	}
 	if r.Message != nil {
 		var err error
-		if end.Message, err = agent.ToMessage(*r.Message); err != nil {
+		if end.Message, err = convert.ToMessage(*r.Message); err != nil {
 			k.t.Fatalf("Return: the message of result %d: %v", c.Nth, err)
 		}
 	}
@@ -312,10 +312,10 @@ func (k *Task) Messages() []agent.Message {
 	now := k.fold()
 	var out []agent.Message
 	for i := range now.History {
-		out = append(out, agent.FromMessage(&now.History[i]))
+		out = append(out, convert.FromMessage(&now.History[i]))
 	}
 	if now.Status.Message != nil {
-		out = append(out, agent.FromMessage(now.Status.Message))
+		out = append(out, convert.FromMessage(now.Status.Message))
 	}
 	return out
 }
@@ -326,7 +326,7 @@ func (k *Task) Artifacts() []agent.Artifact {
 	now := k.fold()
 	var out []agent.Artifact
 	for i := range now.Artifacts {
-		out = append(out, agent.FromArtifact(&now.Artifacts[i]))
+		out = append(out, convert.FromArtifact(&now.Artifacts[i]))
 	}
 	return out
 }
