@@ -1,25 +1,19 @@
 package worker
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
@@ -33,16 +27,8 @@ const (
 	eventCost = 4 << 10
 )
 
-// A status that parks the task lists its artifacts up to these limits. Beyond them the next run reads
-// the ids from the chunks.
-const (
-	listedArtifacts = 100
-	listedBytes     = 8 << 10
-)
-
 var (
 	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait, calls or a reply")
-	errNotJSON = errors.New("not valid JSON")
 	errSpent   = errors.New("the artifacts of the task exceed max_artifacts")
 )
 
@@ -587,65 +573,6 @@ func (e *emitter) close() {
 	e.mu.Unlock()
 }
 
-// loadIndex reads the ids of the artifacts that earlier runs of the task wrote.
-func (e *emitter) loadIndex(ctx context.Context) error {
-	e.mu.Lock()
-	// Turn and Try would be wrong here: they do not count a run that was given back, but it may
-	// have written.
-	known := e.loaded || e.r.claim.Attempt == 1 && !e.visit
-	e.mu.Unlock()
-	if known {
-		return nil
-	}
-	var ids []string
-	err := e.r.read(ctx, func() (err error) {
-		ids, err = e.r.pool.opt.Store.ArtifactIDs(ctx, e.r.claim.Task.ID)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.loaded {
-		e.loaded = true
-		for _, id := range ids {
-			e.indexOf(id)
-		}
-	}
-	return nil
-}
-
-// listing returns the ids of all artifacts of the task in their order, or nil if this run does not
-// know them or they are too many.
-func (e *emitter) listing() []string {
-	known := e.loaded || e.r.claim.Attempt == 1
-	if e.visit || !known || len(e.index) == 0 || len(e.index) > listedArtifacts {
-		return nil
-	}
-	ids, size := make([]string, len(e.index)), 0
-	for id, i := range e.index {
-		ids[i] = id
-		size += len(id)
-	}
-	if size > listedBytes {
-		return nil
-	}
-	return ids
-}
-
-func (e *emitter) indexOf(id string) int {
-	if e.index == nil {
-		e.index = map[string]int{}
-	}
-	i, ok := e.index[id]
-	if !ok {
-		i = len(e.index)
-		e.index[id] = i
-	}
-	return i
-}
-
 func eventSize(ev *task.Event) int64 {
 	n := int64(len(ev.Metadata))
 	count := func(parts []task.Part) {
@@ -667,120 +594,4 @@ func eventSize(ev *task.Event) int64 {
 		}
 	}
 	return max(n, eventCost)
-}
-
-// cleanMessage and cleanArtifact make an executor's content storable. NUL characters become U+FFFD,
-// and opaque JSON must be valid. The result shares no memory that the executor may change or reuse.
-func (e *emitter) cleanMessage(m *task.Message) (err error) {
-	m.ID = e.cleanText(m.ID)
-	m.Extensions, m.References = e.cleanList(m.Extensions), e.cleanList(m.References)
-	if m.Metadata, err = e.cleanShown("metadata", m.Metadata); err != nil {
-		return err
-	}
-	m.Parts, err = e.cleanParts(m.Parts)
-	return err
-}
-
-func (e *emitter) cleanArtifact(a *task.Artifact) (err error) {
-	a.ID, a.Name, a.Description = e.cleanText(a.ID), e.cleanText(a.Name), e.cleanText(a.Description)
-	a.Extensions = e.cleanList(a.Extensions)
-	if a.Metadata, err = e.cleanShown("artifact.metadata", a.Metadata); err != nil {
-		return err
-	}
-	a.Parts, err = e.cleanParts(a.Parts)
-	return err
-}
-
-func (e *emitter) cleanParts(parts []task.Part) (_ []task.Part, err error) {
-	parts = slices.Clone(parts)
-	for i := range parts {
-		p := &parts[i]
-		p.Text, p.URL = e.cleanText(p.Text), e.cleanText(p.URL)
-		p.Filename, p.MediaType = e.cleanText(p.Filename), e.cleanText(p.MediaType)
-		p.Raw = bytes.Clone(p.Raw)
-		if p.Data, err = e.cleanShown(fmt.Sprintf("parts[%d].data", i), p.Data); err != nil {
-			return nil, err
-		}
-		if p.Metadata, err = e.cleanShown(fmt.Sprintf("parts[%d].metadata", i), p.Metadata); err != nil {
-			return nil, err
-		}
-	}
-	return parts, nil
-}
-
-// maxCause bounds the stored text of an error, in bytes.
-const maxCause = 8 << 10
-
-// credentials are those that code of agents has, and may have in its errors: our keys and run tokens, and JSON Web Tokens.
-var credentials = regexp.MustCompile(`\b(?:hfk_|hfrun_)[A-Za-z0-9_-]{8,}|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)
-
-// cleanCause makes the text of an error storable, without credentials. It cuts the middle out of a long one: the beginning
-// says what failed, and the end is the newest output of the agent.
-func (e *emitter) cleanCause(err error) string {
-	if err == nil {
-		return ""
-	}
-	text := credentials.ReplaceAllString(err.Error(), "[removed]")
-	if len(text) > maxCause {
-		text = text[:maxCause/4] + " … " + text[len(text)-maxCause*3/4:]
-	}
-	return e.cleanText(strings.ToValidUTF8(text, "\uFFFD"))
-}
-
-func (e *emitter) cleanList(list []string) []string {
-	list = slices.Clone(list)
-	for i := range list {
-		list[i] = e.cleanText(list[i])
-	}
-	return list
-}
-
-func (e *emitter) cleanText(s string) string {
-	if strings.IndexByte(s, 0) < 0 {
-		return s
-	}
-	e.logReplaced()
-	return strings.ReplaceAll(s, "\x00", "\uFFFD")
-}
-
-// cleanShown cleans JSON that clients see.
-func (e *emitter) cleanShown(member string, raw json.RawMessage) (json.RawMessage, error) {
-	if task.Deeper(raw, task.MaxNesting) {
-		return nil, fmt.Errorf("%s: nests deeper than %d levels, which clients over gRPC could not read", member, task.MaxNesting)
-	}
-	return e.cleanJSON(member, raw)
-}
-
-func (e *emitter) cleanJSON(member string, raw json.RawMessage) (json.RawMessage, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	out, replaced, err := storable(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", member, err)
-	}
-	if replaced {
-		e.logReplaced()
-	}
-	return json.RawMessage(out), nil
-}
-
-// storable returns a copy of JSON on one line, as an event of a stream requires. U+FFFD replaces
-// each NUL character, which PostgreSQL cannot store, and each half of a surrogate pair. The copy is validated last, because the
-// replacement may make two names of an object equal.
-func storable(raw []byte) (out jsontext.Value, replaced bool, err error) {
-	raw, replaced = rawjson.Repair(raw)
-	out = bytes.Clone(raw)
-	if out.Compact() != nil {
-		return nil, false, errNotJSON
-	}
-	out, nul := rawjson.WithoutNUL(out)
-	if !out.IsValid() {
-		return nil, false, errNotJSON
-	}
-	return out, replaced || nul, nil
-}
-
-func (e *emitter) logReplaced() {
-	e.r.pool.opt.Log.Warn("replaced characters of the agent's output that cannot be stored", "task_id", e.r.claim.Task.PublicID, "agent", e.r.agent.Name)
 }
