@@ -120,7 +120,7 @@ func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts
 	case config.ExecutorA2A:
 		return fronts[a.Name], nil
 	case config.ExecutorDemo:
-		return demo.New(demo.Options{})
+		return demo.New(), nil
 	case config.ExecutorHTTP:
 		h := a.Executor.HTTP
 		return httpexec.New(httpexec.Options{

@@ -1014,7 +1014,6 @@ func TestForwardedHeaders(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]a2a.Options{
-		"card_url: is required, or url":      {},
 		"card_url: must begin with http":     {CardURL: "ftp://x"},
 		"url: must not contain a password":   {URL: "http://a:b@h"},
 		"version: \"2.0\" is not":            {CardURL: "http://h", Version: "2.0"},

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,9 +69,6 @@ func (o *Options) validate() error {
 		if u := web.CheckURL(option, value, complain); u != nil && u.User != nil {
 			complain(option, "must not contain a password; use auth")
 		}
-	}
-	if o.CardURL == "" && o.URL == "" {
-		complain("card_url", "is required, or url")
 	}
 	if o.CardURL != "" {
 		checkURL("card_url", o.CardURL)
@@ -173,20 +171,13 @@ func ours(name string) bool {
 }
 
 func (o Options) withDefaults() Options {
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	def(&o.ConnectTimeout, 10*time.Second)
-	def(&o.CallTimeout, 30*time.Second)
-	def(&o.CardInterval, 5*time.Minute)
-	def(&o.PollInterval, 5*time.Second)
-	def(&o.PushInterval, time.Minute)
-	def(&o.CancelTimeout, 5*time.Second)
-	if o.MaxEvent == 0 {
-		o.MaxEvent = wire.DefaultMaxEvent
-	}
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 10*time.Second)
+	o.CallTimeout = cmp.Or(o.CallTimeout, 30*time.Second)
+	o.CardInterval = cmp.Or(o.CardInterval, 5*time.Minute)
+	o.PollInterval = cmp.Or(o.PollInterval, 5*time.Second)
+	o.PushInterval = cmp.Or(o.PushInterval, time.Minute)
+	o.CancelTimeout = cmp.Or(o.CancelTimeout, 5*time.Second)
+	o.MaxEvent = cmp.Or(o.MaxEvent, wire.DefaultMaxEvent)
 	o.Forward = slices.Clone(o.Forward)
 	for i, name := range o.Forward {
 		o.Forward[i] = textproto.CanonicalMIMEHeaderKey(name)

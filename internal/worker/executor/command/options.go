@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,30 +62,17 @@ func (o *Options) resolve() (path string, err error) {
 		}
 	}
 	for name, value := range o.Env {
-		if !variableName(name) || strings.ContainsRune(value, 0) {
-			complain("env", "%q cannot be set: a name needs characters other than = and NUL, a value no NUL", name)
+		if strings.ContainsRune(value, 0) {
+			complain("env", "%q contains a NUL character; remove it", name)
 		}
 	}
-	for _, name := range o.Inherit {
-		if !variableName(name) {
-			complain("inherit", "%q is not the name of an environment variable", name)
-		}
-	}
-	if (o.UID == 0) != (o.GID == 0) || o.UID < 0 || o.GID < 0 {
-		complain("uid", "needs gid, and gid needs uid; set both to numbers above 0, or neither")
+	if (o.UID == 0) != (o.GID == 0) {
+		complain("uid", "needs gid, and gid needs uid")
 	} else if o.UID != 0 && os.Geteuid() != 0 {
 		complain("uid", "only a server that runs as root can start a program as another user; remove uid and gid, or run it as root")
 	}
-	if o.Grace < 0 {
-		complain("stop_grace", "must not be negative")
-	}
-	if o.MaxEvent < 0 {
-		complain("max_event", "must not be negative")
-	}
 	return path, errors.Join(problems...)
 }
-
-func variableName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
 // program finds the file now, so that a misspelt name stops the start of the server and not the first task. A relative
 // path is relative to Dir.
@@ -115,12 +103,7 @@ func (o *Options) environment() []string {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Grace == 0 {
-		o.Grace = 5 * time.Second
-	}
-	if o.MaxEvent == 0 {
-		o.MaxEvent = wire.DefaultMaxEvent
-	}
+	o.Grace, o.MaxEvent = cmp.Or(o.Grace, 5*time.Second), cmp.Or(o.MaxEvent, wire.DefaultMaxEvent)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

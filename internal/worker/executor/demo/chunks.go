@@ -20,8 +20,8 @@ type stream struct {
 	delay time.Duration
 }
 
-func (d *demo) chunks(ctx context.Context, run *executor.Run, out executor.Emitter, command string) error {
-	s, err := d.parseStream(command)
+func chunks(ctx context.Context, run *executor.Run, out executor.Emitter, command string) error {
+	s, err := parseStream(command)
 	if err != nil {
 		return err
 	}
@@ -51,18 +51,18 @@ func (d *demo) chunks(ctx context.Context, run *executor.Run, out executor.Emitt
 	return nil
 }
 
-func (d *demo) parseStream(command string) (stream, error) {
+func parseStream(command string) (stream, error) {
 	var s stream
 	for _, field := range strings.Fields(command) {
 		name, value, _ := strings.Cut(field, "=")
 		var err error
 		switch name {
 		case "chunks":
-			s.count, err = number(name, value, 1, d.limits.MaxChunks)
+			s.count, err = number(name, value, 1, maxChunks)
 		case "size":
-			s.size, err = number(name, value, 0, d.limits.MaxChunkSize)
+			s.size, err = number(name, value, 0, maxChunkSize)
 		case "delay":
-			s.delay, err = d.wait(name, value)
+			s.delay, err = duration(name, value)
 		default:
 			err = misused("%s: unknown; write a stream as chunks=N size=B delay=Dms", field)
 		}
@@ -110,7 +110,7 @@ const (
 // appendChunk writes index, time and filler. The filler differs from chunk to
 // chunk, so that compression does not flatter a benchmark.
 func appendChunk(b []byte, index, size int) []byte {
-	for unit := maxIndex / 10; unit > 0; unit /= 10 {
+	for unit := 10_000_000; unit > 0; unit /= 10 {
 		b = append(b, byte('0'+index/unit%10))
 	}
 	b = append(b, ' ')

@@ -32,50 +32,17 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
-// Options bound what a script may ask for. The zero value has defaults.
-type Options struct {
-	MaxChunks    int           // chunks of one script; 0 means 1,000,000
-	MaxChunkSize int           // bytes of one chunk; 0 means 1 MiB
-	MaxWait      time.Duration // a sleep, or the pause between two chunks; 0 means 24 hours
-}
-
-// maxIndex is the number of indexes with eight digits.
-const maxIndex = 100_000_000
-
-func (o Options) withDefaults() (Options, error) {
-	switch {
-	case o.MaxChunks < 0 || o.MaxChunks > maxIndex:
-		return o, fmt.Errorf("demo: max_chunks: must be between 0 and %d", maxIndex)
-	case o.MaxChunkSize < 0:
-		return o, fmt.Errorf("demo: max_chunk_size: must not be negative")
-	case o.MaxWait < 0:
-		return o, fmt.Errorf("demo: max_wait: must not be negative")
-	}
-	if o.MaxChunks == 0 {
-		o.MaxChunks = 1_000_000
-	}
-	if o.MaxChunkSize == 0 {
-		o.MaxChunkSize = 1 << 20
-	}
-	if o.MaxWait == 0 {
-		o.MaxWait = 24 * time.Hour
-	}
-	return o, nil
-}
-
-type demo struct{ limits Options }
+// The bounds of a script.
+const (
+	maxChunks    = 1_000_000
+	maxChunkSize = 1 << 20        // bytes
+	maxWait      = 24 * time.Hour // a sleep, or the pause between two chunks
+)
 
 // New makes the demo executor.
-func New(opts Options) (executor.Executor, error) {
-	limits, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	return &demo{limits: limits}, nil
-}
+func New() executor.Executor { return executor.Func(execute) }
 
-// Execute implements executor.Executor.
-func (d *demo) Execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+func execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 	if run.Input != nil && run.Input.Source == executor.SourceCalls {
 		return emit(ctx, out, "results", task.Text(results(run.Input.Results)))
 	}
@@ -93,7 +60,7 @@ func (d *demo) Execute(ctx context.Context, run *executor.Run, out executor.Emit
 			return nil
 		}
 	}
-	return d.perform(ctx, run, out)
+	return perform(ctx, run, out)
 }
 
 // answered quotes an answer, and asks again if the answer is a question itself.
@@ -126,7 +93,7 @@ func previousScript(ctx context.Context, run *executor.Run) (string, error) {
 	return "", nil
 }
 
-func (d *demo) perform(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+func perform(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 	text := run.Message.FirstText()
 	if verb, rest, ok := strings.Cut(text, ":"); ok {
 		switch verb {
@@ -163,13 +130,13 @@ func (d *demo) perform(ctx context.Context, run *executor.Run, out executor.Emit
 	}
 	switch {
 	case strings.HasPrefix(command, "chunks="):
-		return d.chunks(ctx, run, out, command)
+		return chunks(ctx, run, out, command)
 	case strings.HasPrefix(command, "sleep="):
-		return d.sleep(ctx, out, command)
+		return sleep(ctx, out, command)
 	case strings.HasPrefix(command, "wait="):
-		return d.park(ctx, out, command)
+		return park(ctx, out, command)
 	case strings.HasPrefix(command, "steps="):
-		return d.steps(ctx, out, command)
+		return steps(ctx, out, command)
 	case strings.HasPrefix(command, "call="), strings.HasPrefix(command, "relay="):
 		return call(ctx, out, command)
 	}
@@ -194,8 +161,8 @@ func says(text string) *task.Message {
 	return &task.Message{Parts: []task.Part{task.Text(text)}}
 }
 
-func (d *demo) sleep(ctx context.Context, out executor.Emitter, command string) error {
-	wait, err := d.wait("sleep", strings.TrimPrefix(command, "sleep="))
+func sleep(ctx context.Context, out executor.Emitter, command string) error {
+	wait, err := duration("sleep", strings.TrimPrefix(command, "sleep="))
 	if err != nil {
 		return err
 	}
@@ -205,15 +172,15 @@ func (d *demo) sleep(ctx context.Context, out executor.Emitter, command string) 
 	return pause(ctx, wait)
 }
 
-func (d *demo) steps(ctx context.Context, out executor.Emitter, command string) error {
+func steps(ctx context.Context, out executor.Emitter, command string) error {
 	count, delay, delayed := strings.Cut(strings.TrimPrefix(command, "steps="), " delay=")
-	n, err := number("steps", count, 1, d.limits.MaxChunks)
+	n, err := number("steps", count, 1, maxChunks)
 	if err != nil {
 		return err
 	}
 	var wait time.Duration
 	if delayed {
-		if wait, err = d.wait("delay", delay); err != nil {
+		if wait, err = duration("delay", delay); err != nil {
 			return err
 		}
 	}
@@ -228,9 +195,9 @@ func (d *demo) steps(ctx context.Context, out executor.Emitter, command string) 
 	return nil
 }
 
-func (d *demo) park(ctx context.Context, out executor.Emitter, command string) error {
+func park(ctx context.Context, out executor.Emitter, command string) error {
 	command, interruptible := strings.CutSuffix(command, " interruptible")
-	wait, err := d.wait("wait", strings.TrimPrefix(command, "wait="))
+	wait, err := duration("wait", strings.TrimPrefix(command, "wait="))
 	if err != nil {
 		return err
 	}
@@ -280,13 +247,13 @@ func artifactText(all []task.Artifact) (text string) {
 	return text
 }
 
-func (d *demo) wait(name, value string) (time.Duration, error) {
+func duration(name, value string) (time.Duration, error) {
 	wait, err := time.ParseDuration(value)
 	if err != nil || wait < 0 {
 		return 0, misused("%s=%s: not a duration; write 20ms or 1.5s", name, value)
 	}
-	if wait > d.limits.MaxWait {
-		return 0, misused("%s=%s: longer than the maximum of %v", name, value, d.limits.MaxWait)
+	if wait > maxWait {
+		return 0, misused("%s=%s: longer than the maximum of %v", name, value, maxWait)
 	}
 	return wait, nil
 }

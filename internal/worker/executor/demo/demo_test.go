@@ -21,18 +21,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/executortest"
 )
 
-func newDemo(t testing.TB) executor.Executor {
-	t.Helper()
-	e, err := demo.New(demo.Options{})
-	require.NoError(t, err)
-	return e
-}
-
 // does is the record of a run that must succeed.
 func does(t *testing.T, run *executor.Run) *executortest.Recorder {
 	t.Helper()
 	out := executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
+	require.NoError(t, demo.New().Execute(t.Context(), run, out))
 	return out
 }
 
@@ -50,7 +43,7 @@ func TestArtifactScripts(t *testing.T) {
 		},
 	} {
 		out, run := executortest.NewRecorder(), executortest.NewRun(script)
-		require.NoError(t, newDemo(t).Execute(t.Context(), run, out), script)
+		require.NoError(t, demo.New().Execute(t.Context(), run, out), script)
 		events := out.Events()
 		require.Len(t, events, 1, script)
 		require.Equal(t, []task.Part{want}, events[0].Artifact.Parts, script)
@@ -128,7 +121,7 @@ func TestHoldWorksUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	out := executortest.NewRecorder()
-	done := executortest.Go(ctx, newDemo(t), executortest.NewRun("hold"), out)
+	done := executortest.Go(ctx, demo.New(), executortest.NewRun("hold"), out)
 	require.Equal(t, task.StateWorking, out.Await(t, 1)[0].State)
 	cancel(executor.ErrCanceled)
 	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
@@ -142,7 +135,7 @@ func TestSleepAndStepsWait(t *testing.T) {
 	}{"sleep=1h": {time.Hour, nil}, "steps=2 delay=1h": {2 * time.Hour, []string{"step 1 of 2", "step 2 of 2"}}} {
 		synctest.Test(t, func(t *testing.T) {
 			start, out := time.Now(), executortest.NewRecorder()
-			require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun(script), out))
+			require.NoError(t, demo.New().Execute(t.Context(), executortest.NewRun(script), out))
 			require.Equal(t, c.waits, waittest.Elapsed(start))
 			for i, text := range c.progress {
 				require.Equal(t, task.StateWorking, out.Events()[i].State)
@@ -189,7 +182,7 @@ func TestWaitEndsTheRun(t *testing.T) {
 func TestCrashPanics(t *testing.T) {
 	t.Parallel()
 	require.Panics(t, func() {
-		_ = newDemo(t).Execute(t.Context(), executortest.NewRun("crash"), executortest.NewRecorder())
+		_ = demo.New().Execute(t.Context(), executortest.NewRun("crash"), executortest.NewRecorder())
 	})
 }
 
@@ -228,10 +221,10 @@ func TestChunksContinueAfterACrash(t *testing.T) {
 	first, second := executortest.NewRecorder(), executortest.NewRecorder()
 	run := executortest.NewRun("chunks=7 size=64")
 	lost := errors.New("the worker died")
-	require.ErrorIs(t, newDemo(t).Execute(t.Context(), run, dyingEmitter{Emitter: first, after: 3, err: lost, emitted: new(int)}), lost)
+	require.ErrorIs(t, demo.New().Execute(t.Context(), run, dyingEmitter{Emitter: first, after: 3, err: lost, emitted: new(int)}), lost)
 
 	run.Try, run.Attempt, run.Memory = 2, 2, &executortest.Memory{Events: first.Events()}
-	require.NoError(t, newDemo(t).Execute(t.Context(), run, second))
+	require.NoError(t, demo.New().Execute(t.Context(), run, second))
 	events := append(first.Events(), second.Events()...)
 	require.Len(t, events, 7)
 	for i, e := range events {
@@ -241,7 +234,7 @@ func TestChunksContinueAfterACrash(t *testing.T) {
 
 	third := executortest.NewRecorder()
 	run.Try, run.Attempt, run.Memory = 3, 3, &executortest.Memory{Events: events}
-	require.NoError(t, newDemo(t).Execute(t.Context(), run, third))
+	require.NoError(t, demo.New().Execute(t.Context(), run, third))
 	require.Empty(t, third.Events(), "all chunks were stored already")
 }
 
@@ -282,18 +275,10 @@ func TestInvalidScriptsFailWithReason(t *testing.T) {
 		"chunks=99999999999999999": "chunks=99999999999999999: not a number from 1 to 1000000",
 	} {
 		out := executortest.NewRecorder()
-		err := newDemo(t).Execute(t.Context(), executortest.NewRun(script), out)
+		err := demo.New().Execute(t.Context(), executortest.NewRun(script), out)
 		failure, ok := errors.AsType[*executor.Failure](err)
 		require.True(t, ok, "%v", err)
 		require.Equal(t, want, failure.Msg, script)
 		require.Empty(t, out.Events(), script)
-	}
-}
-
-func TestInvalidOptions(t *testing.T) {
-	t.Parallel()
-	for name, o := range map[string]demo.Options{"max_chunks": {MaxChunks: -1}, "max_chunk_size": {MaxChunkSize: -1}, "max_wait": {MaxWait: -1}} {
-		_, err := demo.New(o)
-		require.ErrorContains(t, err, name)
 	}
 }

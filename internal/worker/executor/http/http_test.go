@@ -410,7 +410,6 @@ func TestLostLeaseIsReported(t *testing.T) {
 func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for want, opts := range map[string]http.Options{
-		"http: url: is required":                                                {},
 		"http: url: must begin with http:// or https://":                        {URL: "ftp://x"},
 		"http: url: has no host":                                                {URL: "http:///x"},
 		"http: url: is not a URL":                                               {URL: "http://[x"},
@@ -418,9 +417,6 @@ func TestInvalidOptions(t *testing.T) {
 		"http: headers.X: has a value with characters that HTTP headers forbid": {URL: "http://x", Headers: map[string]string{"X": "a\n"}},
 		"http: headers.content-type: is set by Holdfast; remove it":             {URL: "http://x", Headers: map[string]string{"content-type": "a"}},
 		"http: headers.Holdfast-Task-Id: is set by Holdfast; remove it":         {URL: "http://x", Headers: map[string]string{"Holdfast-Task-Id": "a"}},
-		"http: connect_timeout: must not be negative":                           {URL: "http://x", ConnectTimeout: -1},
-		"http: header_timeout: must not be negative":                            {URL: "http://x", HeaderTimeout: -1},
-		"http: url: is required\nhttp: max_event: must not be negative":         {MaxEvent: -1},
 	} {
 		_, err := http.New(opts)
 		require.EqualError(t, err, want)

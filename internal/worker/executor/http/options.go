@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,35 +34,17 @@ func (o *Options) validate() error {
 	complain := func(option, format string, args ...any) {
 		problems = append(problems, fmt.Errorf("http: %s: %s", option, fmt.Sprintf(format, args...)))
 	}
-	if o.URL == "" {
-		complain("url", "is required")
-	} else {
-		web.CheckURL("url", o.URL, complain)
-	}
+	web.CheckURL("url", o.URL, complain)
 	if o.CancelURL != "" {
 		web.CheckURL("cancel_url", o.CancelURL, complain)
 	}
 	web.CheckHeaders(o.Headers, ours, complain)
-	if o.ConnectTimeout < 0 {
-		complain("connect_timeout", "must not be negative")
-	}
-	if o.HeaderTimeout < 0 {
-		complain("header_timeout", "must not be negative")
-	}
-	if o.MaxEvent < 0 {
-		complain("max_event", "must not be negative")
-	}
 	return errors.Join(problems...)
 }
 
 func ours(name string) bool { return strings.HasPrefix(name, "Holdfast-") }
 
 func (o Options) withDefaults() Options {
-	if o.ConnectTimeout == 0 {
-		o.ConnectTimeout = 10 * time.Second
-	}
-	if o.MaxEvent == 0 {
-		o.MaxEvent = wire.DefaultMaxEvent
-	}
+	o.ConnectTimeout, o.MaxEvent = cmp.Or(o.ConnectTimeout, 10*time.Second), cmp.Or(o.MaxEvent, wire.DefaultMaxEvent)
 	return o
 }

@@ -580,18 +580,16 @@ func TestKeyInAFile(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	_, err := openai.New(openai.Options{
-		BaseURL: "api.test/v1", APIKey: secrets.Text("a\nb"), IdleTimeout: -1, Headers: map[string]string{"Content-Type": "x", "a b": ""},
+		BaseURL: "api.test/v1", APIKey: secrets.Text("a\nb"), Headers: map[string]string{"Content-Type": "x", "a b": ""},
 		Parameters: map[string]json.RawMessage{"messages": json.RawMessage("[]"), "seed": json.RawMessage("{")},
 	})
 	for _, want := range []string{
 		"openai: base_url: must begin with http:// or https://",
-		"openai: model: is required",
 		"openai: api_key: the value has more than a credential; write it on one line",
 		"openai: headers.Content-Type: is set by Holdfast; remove it",
 		"openai: headers.a b: is not the name of an HTTP header",
 		"openai: parameters.messages: is set by Holdfast; remove it",
 		"openai: parameters.seed: is not JSON",
-		"openai: idle_timeout: must not be negative",
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,14 +59,7 @@ func (o *Options) validate() error {
 	complain := func(option, format string, args ...any) {
 		problems = append(problems, fmt.Errorf("openai: %s: %s", option, fmt.Sprintf(format, args...)))
 	}
-	if o.BaseURL == "" {
-		complain("base_url", "is required")
-	} else {
-		web.CheckURL("base_url", o.BaseURL, complain)
-	}
-	if o.Model == "" {
-		complain("model", "is required")
-	}
+	web.CheckURL("base_url", o.BaseURL, complain)
 	if _, err := web.Credential(context.Background(), o.APIKey); err != nil {
 		complain("api_key", "%v", err)
 	}
@@ -80,36 +74,16 @@ func (o *Options) validate() error {
 			complain("parameters.tools", "is not a list")
 		}
 	}
-	for name, n := range map[string]int64{
-		"max_tool_calls": int64(o.MaxToolCalls), "tool_timeout": int64(o.ToolTimeout), "connect_timeout": int64(o.ConnectTimeout),
-		"header_timeout": int64(o.HeaderTimeout), "idle_timeout": int64(o.IdleTimeout), "max_event": int64(o.MaxEvent),
-	} {
-		if n < 0 {
-			complain(name, "must not be negative")
-		}
-	}
 	return errors.Join(problems...)
 }
 
 func (o Options) withDefaults() Options {
-	if o.ConnectTimeout == 0 {
-		o.ConnectTimeout = 10 * time.Second
-	}
-	if o.HeaderTimeout == 0 {
-		o.HeaderTimeout = 10 * time.Minute
-	}
-	if o.IdleTimeout == 0 {
-		o.IdleTimeout = 5 * time.Minute
-	}
-	if o.MaxToolCalls == 0 {
-		o.MaxToolCalls = 50
-	}
-	if o.ToolTimeout == 0 {
-		o.ToolTimeout = time.Minute
-	}
-	if o.MaxEvent == 0 {
-		o.MaxEvent = wire.DefaultMaxEvent
-	}
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 10*time.Second)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Minute)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 5*time.Minute)
+	o.MaxToolCalls = cmp.Or(o.MaxToolCalls, 50)
+	o.ToolTimeout = cmp.Or(o.ToolTimeout, time.Minute)
+	o.MaxEvent = cmp.Or(o.MaxEvent, wire.DefaultMaxEvent)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
