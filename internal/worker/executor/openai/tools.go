@@ -40,9 +40,8 @@ type ToolServer struct {
 }
 
 const (
-	// maxTools bounds the tools of an agent, and maxListed the pages that a server lists them on.
-	maxTools  = 128
-	maxListed = 64
+	// maxTools bounds the tools of an agent.
+	maxTools = 128
 	// maxResult bounds the text of a result, in bytes. The model pays for each one again in every further call.
 	maxResult = 256 << 10
 	// maxName is the longest name of a function that the API allows.
@@ -266,25 +265,18 @@ func (b *toolbox) list(ctx context.Context, l *link, timeout time.Duration) erro
 	if err := l.open(ctx); err != nil {
 		return l.failed(err, false)
 	}
-	cursor := ""
-	for range maxListed {
-		page, err := l.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+	for t, err := range l.session.Tools(ctx, nil) {
 		if err != nil {
 			return l.failed(err, true)
 		}
-		for _, t := range page.Tools {
-			if allow := l.server.opts.Allow; len(allow) > 0 && !slices.Contains(allow, t.Name) {
-				continue
-			}
-			if err := b.add(l, t); err != nil {
-				return err
-			}
+		if allow := l.server.opts.Allow; len(allow) > 0 && !slices.Contains(allow, t.Name) {
+			continue
 		}
-		if cursor = page.NextCursor; cursor == "" {
-			return nil
+		if err := b.add(l, t); err != nil {
+			return err
 		}
 	}
-	return &executor.Failure{Msg: unlisted, Cause: fmt.Errorf("more than %d pages", maxListed)}
+	return nil
 }
 
 func (b *toolbox) add(l *link, t *mcp.Tool) error {
