@@ -18,15 +18,10 @@ var ErrNotLent = errors.New("the run has ended before an agent began it")
 // Lend begins a run that a remote worker has claimed. It writes the status working as for other agents, and ends a run that
 // must not start: ErrNotLent. ctx is that of the visit.
 func (p *Pool) Lend(ctx context.Context, c *store.Claimed) (*Visit, error) {
-	slots := p.agents[c.Task.Agent]
-	if slots == nil {
-		return nil, task.Errorf(task.Unavailable, "this replica does not serve the agent %s", c.Task.Agent)
+	r, err := p.elsewhere(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	r := newRun(p, slots, c)
-	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.begun = true
-	r.out.visit = true
-	r.out.bare = r.out.started
 	if outcome, err := r.unfit(); outcome != "" {
 		p.opt.Log.Info("a run of a remote agent ended before it began", "task_id", c.Task.PublicID, "agent", c.Task.Agent,
 			"attempt", int(c.Attempt), "outcome", outcome, "error", err)

@@ -47,16 +47,12 @@ func (p *Pool) Visit(ctx context.Context, id task.ID, claimedAt int64, withMessa
 	if found.Unreadable != nil {
 		return nil, found.Unreadable
 	}
-	slots := p.agents[found.Task.Agent]
-	if slots == nil {
-		return nil, task.Errorf(task.Unavailable, "this replica does not serve the agent %s", found.Task.Agent)
+	r, err := p.elsewhere(ctx, found.Claimed)
+	if err != nil {
+		return nil, err
 	}
-	r := newRun(p, slots, found.Claimed)
-	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.claimed = found.Since
-	r.begun = true // by another
-	r.out.visit, r.out.ordinal, r.out.stored = true, posted(found), posted(found)
-	r.out.bare = r.out.started
+	r.out.ordinal, r.out.stored = posted(found), posted(found)
 	r.out.placement.posted = func(ctx context.Context, artifact string) (bool, error) {
 		return p.opt.Store.Begun(ctx, found.Task.ID, found.Attempt, artifact)
 	}
@@ -67,6 +63,19 @@ func (p *Pool) Visit(ctx context.Context, id task.ID, claimedAt int64, withMessa
 		}
 	}
 	return &Visit{run: r, found: found, Run: r.execution(in)}, nil
+}
+
+// elsewhere returns a run whose agent is not in this process, to act for it during ctx.
+func (p *Pool) elsewhere(ctx context.Context, c *store.Claimed) (*run, error) {
+	slots := p.agents[c.Task.Agent]
+	if slots == nil {
+		return nil, task.Errorf(task.Unavailable, "this replica does not serve the agent %s", c.Task.Agent)
+	}
+	r := newRun(p, slots, c)
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.begun = true
+	r.out.visit, r.out.bare = true, r.out.started
+	return r, nil
 }
 
 // posted returns how many events of an attempt the run API has written.
