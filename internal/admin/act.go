@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -139,9 +138,6 @@ type actReply struct {
 // single serves an action on one task.
 func (a *API) single(name string) func(x *exchange) error {
 	return func(x *exchange) error {
-		if err := x.q.done(); err != nil {
-			return err
-		}
 		var body actRequest
 		if err := x.body(&body); err != nil {
 			return err
@@ -424,9 +420,6 @@ func (a *API) answer(x *exchange) error {
 	if a.o.Engine == nil {
 		return task.Errorf(task.Unsupported, "this process has no role api; send the answer to one that has it")
 	}
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	var body answerRequest
 	if err := x.body(&body); err != nil {
 		return err
@@ -466,5 +459,5 @@ func (a *API) answer(x *exchange) error {
 		return err
 	}
 	view := viewTask(t)
-	return x.answer(http.StatusOK, actReply{outcome{Outcome: outcomeAnswered}, &view})
+	return x.ok(actReply{outcome{Outcome: outcomeAnswered}, &view})
 }

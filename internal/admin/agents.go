@@ -233,9 +233,6 @@ func (a *API) agentViews(x *exchange) ([]*shown.Agent, error) {
 }
 
 func (a *API) agents(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	all, err := a.agentViews(x)
 	if err != nil {
 		return err
@@ -256,9 +253,6 @@ func (a *API) index(x *exchange) (int, error) {
 var errNoAgent = task.Errorf(task.NotFound, "no agent of the configuration has this name")
 
 func (a *API) agent(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	all, err := a.agentViews(x)
 	if err != nil {
 		return err
@@ -505,16 +499,11 @@ func (a *API) workers(x *exchange) error {
 	return x.ok(view)
 }
 
-type reasonRequest struct {
-	Reason string `json:"reason"`
-}
-
 // reason reads a request that has only a reason.
 func (x *exchange) reason() error {
-	if err := x.q.done(); err != nil {
-		return err
+	var body struct {
+		Reason string `json:"reason"`
 	}
-	var body reasonRequest
 	if err := x.body(&body); err != nil {
 		return err
 	}

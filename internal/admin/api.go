@@ -184,26 +184,27 @@ type route struct {
 	// whole says that the operation shows more than one tenant, so an operator of one tenant may not use it.
 	whole  bool
 	stream bool
+	query  bool // it reads parameters and checks them itself; others have none
 	do     func(x *exchange) error
 }
 
 func (a *API) operations() []route {
 	return []route{
 		{method: "GET", path: "/me", right: View, do: a.me},
-		{method: "GET", path: "/tasks", right: View, do: a.tasks},
-		{method: "GET", path: "/tasks/counts", right: View, do: a.counts},
-		{method: "GET", path: "/tasks/stream", right: View, stream: true, do: a.tasksStream},
+		{method: "GET", path: "/tasks", right: View, query: true, do: a.tasks},
+		{method: "GET", path: "/tasks/counts", right: View, query: true, do: a.counts},
+		{method: "GET", path: "/tasks/stream", right: View, stream: true, query: true, do: a.tasksStream},
 		{method: "GET", path: "/tasks/{id}", right: View, do: a.task},
-		{method: "GET", path: "/tasks/{id}/log", right: View, do: a.log},
-		{method: "GET", path: "/tasks/{id}/log/stream", right: View, stream: true, do: a.logStream},
+		{method: "GET", path: "/tasks/{id}/log", right: View, query: true, do: a.log},
+		{method: "GET", path: "/tasks/{id}/log/stream", right: View, stream: true, query: true, do: a.logStream},
 		{method: "GET", path: "/tasks/{id}/runs", right: View, do: a.runs},
 		{method: "GET", path: "/tasks/{id}/lineage", right: View, do: a.lineage},
-		{method: "GET", path: "/tasks/{id}/artifacts", right: View, do: a.artifacts},
+		{method: "GET", path: "/tasks/{id}/artifacts", right: View, query: true, do: a.artifacts},
 		{method: "GET", path: "/tasks/{id}/artifacts/{artifact}", right: View, do: a.artifact},
 		{method: "GET", path: "/tasks/{id}/artifacts/{artifact}/parts/{part}", right: View, stream: true, do: a.artifactPart},
 		{method: "GET", path: "/tasks/{id}/usage", right: View, do: a.usage},
-		{method: "GET", path: "/tasks/{id}/webhooks", right: View, do: a.webhooksOfTask},
-		{method: "GET", path: "/tasks/{id}/attempts", right: View, do: a.attempts},
+		{method: "GET", path: "/tasks/{id}/webhooks", right: View, query: true, do: a.webhooksOfTask},
+		{method: "GET", path: "/tasks/{id}/attempts", right: View, query: true, do: a.attempts},
 		{method: "POST", path: "/tasks/{id}/cancel", right: Act, do: a.single(actCancel)},
 		{method: "POST", path: "/tasks/{id}/retry", right: Act, do: a.single(actRetry)},
 		{method: "POST", path: "/tasks/{id}/hold", right: Act, do: a.single(actHold)},
@@ -213,14 +214,14 @@ func (a *API) operations() []route {
 		{method: "POST", path: "/tasks/{id}/webhooks/{config}/redeliver", right: Act, do: a.single(actRedeliver)},
 		{method: "POST", path: "/tasks/{id}/webhooks/{config}/disable", right: Act, do: a.single(actDisable)},
 		{method: "POST", path: "/tasks/{id}/webhooks/{config}/enable", right: Act, do: a.single(actEnable)},
-		{method: "GET", path: "/webhooks", right: View, do: a.webhooks},
+		{method: "GET", path: "/webhooks", right: View, query: true, do: a.webhooks},
 		{method: "POST", path: "/webhooks/test", right: Administer, whole: true, do: a.tryWebhook},
 		{method: "GET", path: "/webhooks/lags", right: View, whole: true, do: a.lags},
 		{method: "GET", path: "/agents", right: View, do: a.agents},
 		{method: "GET", path: "/agents/{name}", right: View, do: a.agent},
-		{method: "GET", path: "/agents/{name}/failures", right: View, do: a.failures},
-		{method: "GET", path: "/stats", right: View, do: a.stats},
-		{method: "GET", path: "/workers", right: View, whole: true, do: a.workers},
+		{method: "GET", path: "/agents/{name}/failures", right: View, query: true, do: a.failures},
+		{method: "GET", path: "/stats", right: View, query: true, do: a.stats},
+		{method: "GET", path: "/workers", right: View, whole: true, query: true, do: a.workers},
 		{method: "POST", path: "/workers/{id}/retire", right: Act, whole: true, do: a.retire},
 		{method: "GET", path: "/replicas", right: View, whole: true, do: a.replicas},
 		{method: "GET", path: "/limits", right: View, whole: true, do: a.limits},
@@ -228,23 +229,23 @@ func (a *API) operations() []route {
 		{method: "GET", path: "/doctor", right: Administer, whole: true, do: a.examine},
 		{method: "GET", path: "/partitions", right: View, whole: true, do: a.partitions},
 		{method: "GET", path: "/database", right: View, whole: true, do: a.database},
-		{method: "GET", path: "/keys", right: Administer, do: a.keys},
+		{method: "GET", path: "/keys", right: Administer, query: true, do: a.keys},
 		{method: "POST", path: "/keys", right: Administer, do: a.addKey},
 		{method: "POST", path: "/keys/{id}/revoke", right: Administer, do: a.revokeKey},
-		{method: "GET", path: "/sessions", right: Administer, do: a.sessions},
+		{method: "GET", path: "/sessions", right: Administer, query: true, do: a.sessions},
 		{method: "POST", path: "/sessions/{id}/end", right: Administer, do: a.endSession},
-		{method: "GET", path: "/audit", right: Administer, whole: true, do: a.audit},
+		{method: "GET", path: "/audit", right: Administer, whole: true, query: true, do: a.audit},
 		{method: "GET", path: "/audit/verify", right: Administer, whole: true, do: a.verify},
 		{method: "POST", path: "/audit/verify", right: Administer, whole: true, do: a.verify},
 		{method: "POST", path: "/secrets/reseal", right: Administer, whole: true, do: a.reseal},
-		{method: "GET", path: "/jobs", right: View, do: a.jobs},
+		{method: "GET", path: "/jobs", right: View, query: true, do: a.jobs},
 		{method: "POST", path: "/jobs", right: Act, do: a.addJob},
 		{method: "GET", path: "/jobs/{id}", right: View, do: a.job},
 		{method: "POST", path: "/jobs/{id}/cancel", right: Act, do: a.cancelJob},
 		{method: "GET", path: "/talk", right: Act, do: a.talks},
-		{method: "GET", path: "/talk/{agent}/{path...}", right: Act, stream: true, do: a.talk},
-		{method: "POST", path: "/talk/{agent}/{path...}", right: Act, stream: true, do: a.talk},
-		{method: "DELETE", path: "/talk/{agent}/{path...}", right: Act, stream: true, do: a.talk},
+		{method: "GET", path: "/talk/{agent}/{path...}", right: Act, stream: true, query: true, do: a.talk},
+		{method: "POST", path: "/talk/{agent}/{path...}", right: Act, stream: true, query: true, do: a.talk},
+		{method: "DELETE", path: "/talk/{agent}/{path...}", right: Act, stream: true, query: true, do: a.talk},
 	}
 }
 
@@ -330,6 +331,11 @@ func (a *API) handle(r *route, w http.ResponseWriter, req *http.Request, who *Ad
 	q, err := parseQuery(req.URL.RawQuery)
 	if err != nil {
 		return err
+	}
+	if !r.query {
+		if err := q.done(); err != nil {
+			return err
+		}
 	}
 	x := &exchange{w: w, r: req, ctx: ctx, who: who, q: q}
 	x.op = a.o.Store.Operator(who.Caller, who.Bound)

@@ -97,9 +97,6 @@ var errEnough = errors.New("enough")
 
 // artifact shows an artifact with the beginnings of its parts. It reads a bounded number of bytes, however large the artifact is.
 func (a *API) artifact(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	t, found, err := x.artifact()
 	if err != nil {
 		return err
@@ -229,9 +226,6 @@ func (a *API) walk(ctx context.Context, op *store.Operator, t *store.AdminTask, 
 
 // artifactPart sends one part of an artifact as a file, in bounded memory.
 func (a *API) artifactPart(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	want, err := strconv.Atoi(x.r.PathValue("part"))
 	if err != nil || want < 0 {
 		return web.Invalid("part", "must be the number of a part, from 0 on")
@@ -344,9 +338,6 @@ type modelUsage struct {
 
 // usage shows the tokens that agents report, by model.
 func (a *API) usage(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	t, err := x.found()
 	if err != nil {
 		return err

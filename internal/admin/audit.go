@@ -95,9 +95,6 @@ type verifyRequest struct {
 
 // verify recomputes the hashes of the audit log, one verification at a time. A POST also compares the log with earlier heads.
 func (a *API) verify(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	var body verifyRequest
 	if x.r.Method == http.MethodPost {
 		if err := x.body(&body); err != nil {

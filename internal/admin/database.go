@@ -61,9 +61,6 @@ func (a *API) measure(ctx context.Context) (*measure, error) {
 }
 
 func (a *API) partitions(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	m, err := a.measure(x.ctx)
 	if err != nil {
 		return err
@@ -181,9 +178,6 @@ type dropView struct {
 }
 
 func (a *API) database(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	m, err := a.measure(x.ctx)
 	if err != nil {
 		return err
@@ -276,9 +270,6 @@ type lagHost struct {
 
 // lags says how many webhooks lag, at most once in two seconds.
 func (a *API) lags(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	l, err := a.lagging.get(x.ctx, struct{}{}, a.o.Store.PushLags)
 	if err != nil {
 		return err

@@ -103,9 +103,6 @@ func viewJob(j *store.Job) shown.Job {
 
 // addJob stores a job. A replica begins it within a second; a local API does it at once.
 func (a *API) addJob(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	if len(x.r.Header.Values("Idempotency-Key")) > 0 {
 		return web.Invalid("Idempotency-Key", "is not for jobs; if an answer is lost, look at /jobs before you repeat the request")
 	}
@@ -219,9 +216,6 @@ func jobFound(err error) error {
 }
 
 func (a *API) job(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	id, err := x.jobID()
 	if err != nil {
 		return err
@@ -233,19 +227,8 @@ func (a *API) job(x *exchange) error {
 	return x.ok(viewJob(j))
 }
 
-type cancelJobRequest struct {
-	Reason string `json:"reason"`
-}
-
 func (a *API) cancelJob(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
-	var body cancelJobRequest
-	if err := x.body(&body); err != nil {
-		return err
-	}
-	if err := x.reasoned(body.Reason); err != nil {
+	if err := x.reason(); err != nil {
 		return err
 	}
 	id, err := x.jobID()

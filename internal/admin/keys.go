@@ -75,9 +75,6 @@ func (r *keyRequest) check() error {
 
 // addKey creates an API key. The answer is the only place that has its secret.
 func (a *API) addKey(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	if x.r.Header.Values("Idempotency-Key") != nil {
 		return web.Invalid("Idempotency-Key", "is not for keys: their secret is shown once; list the keys and revoke the one whose answer was lost")
 	}

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -42,22 +41,9 @@ func (a *API) sessions(x *exchange) error {
 	return x.ok(view)
 }
 
-type endedView struct {
-	Outcome string `json:"outcome"`
-}
-
 // endSession ends a session of a browser, on all replicas.
 func (a *API) endSession(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
-	var body struct {
-		Reason string `json:"reason"`
-	}
-	if err := x.body(&body); err != nil {
-		return err
-	}
-	if err := x.reasoned(body.Reason); err != nil {
+	if err := x.reason(); err != nil {
 		return err
 	}
 	id, err := task.ParseID(x.r.PathValue("id"))
@@ -70,5 +56,5 @@ func (a *API) endSession(x *exchange) error {
 		}
 		return err
 	}
-	return x.answer(http.StatusOK, endedView{outcomeEnded})
+	return x.ok(outcome{Outcome: outcomeEnded})
 }

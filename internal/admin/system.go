@@ -42,9 +42,6 @@ type dutyView struct {
 }
 
 func (a *API) replicas(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	rows, err := a.o.Store.Registered(x.ctx)
 	if err != nil {
 		return err
@@ -67,9 +64,6 @@ func (a *API) replicas(x *exchange) error {
 }
 
 func (a *API) limits(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	q, err := a.queues(x.ctx)
 	if err != nil {
 		return err
@@ -132,9 +126,6 @@ func withMember(object any, name string, value any) (json.RawMessage, error) {
 }
 
 func (a *API) plan(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	steps, err := a.o.Retention.Plan(x.ctx)
 	if err != nil {
 		return err
@@ -153,9 +144,6 @@ type findingsView struct {
 
 // examine makes the checks of doctor, one examination at a time.
 func (a *API) examine(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	select {
 	case a.doctor <- struct{}{}:
 		defer func() { <-a.doctor }()

@@ -70,9 +70,6 @@ type talkAgent struct {
 
 // talks says how the operator may talk to agents.
 func (a *API) talks(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	view := talksView{Schemes: []Scheme{}, Agents: []talkAgent{}}
 	if a.o.Talk != nil {
 		view.Available, view.URL = true, a.o.Talk.URL

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -105,9 +104,6 @@ func (a *API) counts(x *exchange) error {
 }
 
 func (a *API) task(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	t, err := x.found()
 	if err != nil {
 		return err
@@ -258,9 +254,6 @@ type runsView struct {
 }
 
 func (a *API) runs(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	t, err := x.found()
 	if err != nil {
 		return err
@@ -295,9 +288,6 @@ func bounded(s string) string {
 }
 
 func (a *API) lineage(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	t, err := x.found()
 	if err != nil {
 		return err
@@ -427,11 +417,8 @@ type meView struct {
 }
 
 func (a *API) me(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	c := x.who.Caller
-	return x.answer(http.StatusOK, meView{
+	return x.ok(meView{
 		Subject: c.Subject, Tenant: c.Tenant, Right: x.who.Right.String(), AllTenants: !x.who.Bound, ReadOnly: x.who.ReadOnly, Version: a.o.Version,
 		Session:  x.who.Session,
 		Dialects: registry.Versions(),

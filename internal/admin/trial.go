@@ -31,9 +31,6 @@ const trialTimeout = 5 * time.Minute
 
 // tryWebhook makes one delivery to a receiver. Its signature may be in the name of any caller, so the audit log has it.
 func (a *API) tryWebhook(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
 	var body trialRequest
 	if err := x.body(&body); err != nil {
 		return err
