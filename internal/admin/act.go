@@ -27,8 +27,13 @@ const (
 	actEnable    = "enable"
 )
 
-// The outcomes of actions, besides those of webhooks.
+// The outcomes of actions.
 const (
+	outcomeDue      = "due"      // of a webhook: its delivery starts now
+	outcomeNothing  = "nothing"  // to deliver
+	outcomeDisabled = "disabled" // of a webhook: no delivery until it is enabled
+	outcomeEnabled  = "enabled"  // of a webhook that has nothing to deliver
+
 	outcomeCanceled  = "canceled"
 	outcomeRequested = "requested" // its worker was asked to end it
 	outcomeEnded     = "ended"     // it had ended otherwise; a session has ended
@@ -316,7 +321,13 @@ func onWebhooks(ctx context.Context, on *act, do func(config string) (string, er
 func (a *API) redeliver(ctx context.Context, on *act) (*outcome, error) {
 	return onWebhooks(ctx, on, func(config string) (string, error) {
 		due, disabled, err := on.op.Redeliver(ctx, on.task.Task.ID, config, on.options.From)
-		return shown.Redelivered(due, disabled), err
+		switch {
+		case disabled:
+			return outcomeDisabled, err
+		case due:
+			return outcomeDue, err
+		}
+		return outcomeNothing, err
 	})
 }
 
@@ -326,7 +337,7 @@ func (a *API) disable(ctx context.Context, on *act) (*outcome, error) {
 		if err == nil && !found {
 			err = task.NotFound
 		}
-		return shown.Disabled, err
+		return outcomeDisabled, err
 	})
 }
 
@@ -334,9 +345,9 @@ func (a *API) enable(ctx context.Context, on *act) (*outcome, error) {
 	return onWebhooks(ctx, on, func(config string) (string, error) {
 		due, err := on.op.EnablePush(ctx, on.task.Task.ID, config)
 		if due {
-			return shown.Due, err
+			return outcomeDue, err
 		}
-		return shown.Enabled, err
+		return outcomeEnabled, err
 	})
 }
 

@@ -201,7 +201,8 @@ func (a *API) agentViews(x *exchange) ([]*shown.Agent, error) {
 	}
 	for _, o := range outages {
 		if v := byName[o.Agent]; v != nil {
-			v.Away = &shown.Away{Since: o.Since.UTC(), LastAt: o.LastAt.UTC(), Error: bounded(o.Error)}
+			o.Error = bounded(o.Error)
+			v.Away = &o
 		}
 	}
 	if x.who.Bound {
@@ -212,7 +213,7 @@ func (a *API) agentViews(x *exchange) ([]*shown.Agent, error) {
 		return nil, err
 	}
 	for i, v := range all {
-		v.Queue = &shown.Depths{Parked: q.parked[v.Name]}
+		v.Queue = &store.QueueDepth{Parked: q.parked[v.Name]}
 		if agents[i].Remote {
 			n := 0
 			for j := range q.workers {
@@ -223,10 +224,10 @@ func (a *API) agentViews(x *exchange) ([]*shown.Agent, error) {
 			v.Workers = &n
 		}
 	}
-	for i := range q.depths {
-		d := &q.depths[i]
+	for _, d := range q.depths {
 		if v := byName[d.Agent]; v != nil {
-			v.Queue.Waiting, v.Queue.Running, v.Queue.Timers, v.Queue.Calls, v.Queue.OldestSeconds = d.Waiting, d.Running, d.Timers, d.Calls, d.Oldest.Seconds()
+			d.Parked = v.Queue.Parked
+			v.Queue = &d
 		}
 	}
 	return all, nil
@@ -492,11 +493,7 @@ func (a *API) workers(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := shown.Workers{Workers: []shown.Worker{}}
-	for i := range all {
-		view.Workers = append(view.Workers, shown.OfWorker(&all[i]))
-	}
-	return x.ok(view)
+	return x.ok(shown.Workers{Workers: all})
 }
 
 // reason reads a request that has only a reason.
@@ -508,10 +505,6 @@ func (x *exchange) reason() error {
 		return err
 	}
 	return x.reasoned(body.Reason)
-}
-
-type retiredView struct {
-	ID string `json:"id"`
 }
 
 // retire tells a remote worker to claim no more.
@@ -528,5 +521,5 @@ func (a *API) retire(x *exchange) error {
 	} else if err != nil {
 		return err
 	}
-	return x.ok(retiredView{id.String()})
+	return x.ok(map[string]task.ID{"id": id})
 }

@@ -19,22 +19,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
-type artifactView struct {
-	ID       string   `json:"id"`
-	FirstSeq task.Seq `json:"first_seq"`
-	BaseSeq  task.Seq `json:"base_seq"` // of the chunk that all later ones are appended to
-	Seq      task.Seq `json:"seq"`
-	Chunks   int64    `json:"chunks"`
-	Complete bool     `json:"complete,omitempty"`
-}
-
-func viewArtifact(a *store.AdminArtifact) artifactView {
-	return artifactView{ID: a.ID, FirstSeq: a.First, BaseSeq: a.Base, Seq: a.Newest, Chunks: a.Chunks, Complete: a.Last}
-}
-
 type artifactsView struct {
-	Artifacts []artifactView `json:"artifacts"`
-	More      bool           `json:"more,omitempty"`
+	Artifacts []store.AdminArtifact `json:"artifacts"`
+	More      bool                  `json:"more,omitempty"`
 }
 
 func (a *API) artifacts(x *exchange) error {
@@ -50,11 +37,7 @@ func (a *API) artifacts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := artifactsView{Artifacts: []artifactView{}, More: more}
-	for i := range list {
-		view.Artifacts = append(view.Artifacts, viewArtifact(&list[i]))
-	}
-	return x.ok(view)
+	return x.ok(artifactsView{append([]store.AdminArtifact{}, list...), more})
 }
 
 // Bounds of the preview of an artifact, in bytes: of what is read, of one part, and of all parts together.
@@ -80,7 +63,7 @@ type piece struct {
 }
 
 type artifactDetail struct {
-	artifactView
+	*store.AdminArtifact
 	Name        string          `json:"name,omitempty"`
 	Description string          `json:"description,omitempty"`
 	Metadata    json.RawMessage `json:"metadata,omitempty"`
@@ -101,7 +84,7 @@ func (a *API) artifact(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := artifactDetail{artifactView: viewArtifact(found), Parts: []piece{}}
+	view := artifactDetail{AdminArtifact: found, Parts: []piece{}}
 	read, shown := int64(0), int64(0)
 	err = a.walk(x.ctx, x.op, t, found, func(chunk *task.Artifact) {
 		view.Name, view.Description = cmp.Or(chunk.Name, view.Name), cmp.Or(chunk.Description, view.Description)
@@ -325,15 +308,7 @@ func fileName(s string) string {
 }
 
 type usageView struct {
-	Models []modelUsage `json:"models"`
-}
-
-type modelUsage struct {
-	Model   string      `json:"model,omitempty"`
-	Reports int64       `json:"reports"`
-	Input   json.Number `json:"input_tokens"`
-	Output  json.Number `json:"output_tokens"`
-	Total   json.Number `json:"total_tokens"`
+	Models []store.AdminUsage `json:"models"`
 }
 
 // usage shows the tokens that agents report, by model.
@@ -346,9 +321,5 @@ func (a *API) usage(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := usageView{Models: []modelUsage{}}
-	for _, r := range rows {
-		view.Models = append(view.Models, modelUsage{r.Model, r.Reports, json.Number(r.Input), json.Number(r.Output), json.Number(r.Total)})
-	}
-	return x.ok(view)
+	return x.ok(usageView{rows})
 }

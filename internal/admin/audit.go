@@ -34,7 +34,7 @@ func (a *API) audit(x *exchange) error {
 	if !f.Empty() {
 		batch = auditBatch
 	}
-	page := shown.AuditPage{Rows: []shown.AuditRow{}}
+	page := shown.AuditPage{Rows: []store.AuditRow{}}
 	for range auditBatches {
 		rows, err := a.o.Store.Audit(x.ctx, before, since, batch)
 		if err != nil {
@@ -49,7 +49,7 @@ func (a *API) audit(x *exchange) error {
 				page.Next = nextAudit(before)
 				return x.ok(page)
 			}
-			page.Rows = append(page.Rows, shown.AuditRow{At: r.At.UTC(), Chain: r.Chain, N: r.N, Login: r.Login, Entries: r.Entries})
+			page.Rows = append(page.Rows, r)
 			before = r.AuditPlace
 		}
 		if len(rows) < batch {

@@ -11,16 +11,9 @@ import (
 )
 
 type partitionView struct {
-	Family  string    `json:"family"`
-	Table   string    `json:"table"`
-	Parent  string    `json:"parent"`
-	From    time.Time `json:"from"`
-	To      time.Time `json:"to"`
-	Bytes   int64     `json:"bytes"`
-	Rows    int64     `json:"rows"` // as PostgreSQL estimates them; -1: not known
-	DropsAt time.Time `json:"drops_at,omitzero"`
-	// Detaching says that it is being dropped.
-	Detaching bool `json:"detaching,omitempty"`
+	retention.Partition
+	Bytes int64 `json:"bytes"`
+	Rows  int64 `json:"rows"` // as PostgreSQL estimates them; -1: not known
 }
 
 type partitionsView struct {
@@ -119,10 +112,7 @@ func sizes(all []retention.Partition, tables []store.TableSize) (partitions []pa
 		if !known {
 			s.Rows = -1
 		}
-		partitions = append(partitions, partitionView{
-			Family: p.Family, Table: p.Table, Parent: p.Parent, From: p.From.UTC(), To: p.To.UTC(), Bytes: s.Bytes, Rows: s.Rows,
-			DropsAt: p.DropsAt.UTC(), Detaching: p.Detaching,
-		})
+		partitions = append(partitions, partitionView{p, s.Bytes, s.Rows})
 	}
 	sums := map[string]int64{}
 	for _, t := range tables {
@@ -139,11 +129,9 @@ func sizes(all []retention.Partition, tables []store.TableSize) (partitions []pa
 }
 
 // Disk is the file system of the database.
-type Disk struct{ Free, Size int64 }
-
-type diskView struct {
-	FreeBytes int64 `json:"free_bytes"`
-	SizeBytes int64 `json:"size_bytes"`
+type Disk struct {
+	Free int64 `json:"free_bytes"`
+	Size int64 `json:"size_bytes"`
 }
 
 type growthView struct {
@@ -155,16 +143,10 @@ type growthView struct {
 }
 
 type databaseView struct {
-	Bytes          int64       `json:"bytes"`
-	Version        string      `json:"version"`
-	Contract       string      `json:"contract"`
-	StartedAt      time.Time   `json:"started_at"`
-	Connections    int64       `json:"connections"`
-	MaxConnections int64       `json:"max_connections"`
-	OldestTask     time.Time   `json:"oldest_task,omitzero"`
-	Groups         []sizeView  `json:"groups"`
-	Disk           *diskView   `json:"disk,omitempty"`
-	Growth         *growthView `json:"growth,omitempty"`
+	*store.DatabaseFacts
+	Groups []sizeView  `json:"groups"`
+	Disk   *Disk       `json:"disk,omitempty"`
+	Growth *growthView `json:"growth,omitempty"`
 	// NextDrop is the next partition that retention drops.
 	NextDrop *dropView `json:"next_drop,omitempty"`
 }
@@ -183,13 +165,10 @@ func (a *API) database(x *exchange) error {
 		return err
 	}
 	f := m.facts
-	view := databaseView{
-		Bytes: f.Bytes, Version: f.Version, Contract: f.Contract, StartedAt: f.StartedAt.UTC(), Connections: f.Connections, MaxConnections: f.MaxConnections,
-		OldestTask: f.Oldest.UTC(), Groups: m.groups, NextDrop: nextDrop(m.partitions, m.at),
-	}
+	view := databaseView{DatabaseFacts: f, Groups: m.groups, NextDrop: nextDrop(m.partitions, m.at)}
 	if view.Growth = growth(m.partitions, f.Oldest, m.at); a.o.Disk != nil {
 		if d, known := a.o.Disk(); known {
-			view.Disk = &diskView{d.Free, d.Size}
+			view.Disk = &d
 			if g := view.Growth; g != nil && g.BytesPerDay > 0 {
 				days := float64(d.Free) / float64(g.BytesPerDay)
 				g.RunwayDays = &days
@@ -251,21 +230,9 @@ func nextDrop(partitions []partitionView, now time.Time) (next *dropView) {
 }
 
 type lagsView struct {
-	Due      int64 `json:"due"`
-	Failing  int64 `json:"failing"`
-	Disabled int64 `json:"disabled"`
+	*store.PushLags
 	// Bound is up to where each number counts.
-	Bound         int64     `json:"bound"`
-	OldestSeconds float64   `json:"oldest_seconds"`
-	Hosts         []lagHost `json:"hosts"`
-}
-
-type lagHost struct {
-	Host     string    `json:"host"`
-	Failing  int64     `json:"failing"`
-	Disabled int64     `json:"disabled"`
-	Since    time.Time `json:"since"`
-	Error    string    `json:"error,omitempty"`
+	Bound int64 `json:"bound"`
 }
 
 // lags says how many webhooks lag, at most once in two seconds.
@@ -274,11 +241,5 @@ func (a *API) lags(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := lagsView{
-		Due: l.Due, Failing: l.Failing, Disabled: l.Disabled, Bound: store.PushLagBound, OldestSeconds: l.Oldest.Seconds(), Hosts: []lagHost{},
-	}
-	for _, h := range l.Hosts {
-		view.Hosts = append(view.Hosts, lagHost{h.Host, h.Failing, h.Disabled, h.Since.UTC(), bounded(h.Error)})
-	}
-	return x.ok(view)
+	return x.ok(lagsView{l, store.PushLagBound})
 }

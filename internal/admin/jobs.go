@@ -79,9 +79,9 @@ type jobRequest struct {
 
 func viewJob(j *store.Job) shown.Job {
 	v := shown.Job{
-		ID: j.ID.String(), Action: j.Action, DryRun: j.DryRun, Filter: j.Filter, Options: j.Options, Reason: j.Actor.Reason, Tenant: j.Tenant,
+		ID: j.ID, Action: j.Action, DryRun: j.DryRun, Filter: j.Filter, Options: j.Options, Reason: j.Actor.Reason, Tenant: j.Tenant,
 		Actor: j.Actor.Subject, Matched: j.Matched, Done: j.Done, Skipped: j.Skipped, Failed: j.Failed, Failures: j.Failures, Worker: j.Worker,
-		CreatedAt: j.CreatedAt.UTC(), StartedAt: j.StartedAt.UTC(), CanceledAt: j.CanceledAt.UTC(), EndedAt: j.EndedAt.UTC(),
+		CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, CanceledAt: j.CanceledAt, EndedAt: j.EndedAt,
 	}
 	if v.Failures == nil {
 		v.Failures = []store.JobFailure{}

@@ -7,7 +7,7 @@ import (
 )
 
 type sessionView struct {
-	ID        string    `json:"id"`
+	ID        task.ID   `json:"id"`
 	Scheme    string    `json:"scheme"`
 	Key       string    `json:"key,omitempty"` // the id of the API key that opened it
 	Tenant    string    `json:"tenant"`
@@ -35,7 +35,7 @@ func (a *API) sessions(x *exchange) error {
 	view := sessionsView{Sessions: []sessionView{}}
 	for _, s := range all {
 		view.Sessions = append(view.Sessions, sessionView{
-			s.ID.String(), s.Scheme, s.KeyID, s.By.Tenant, s.By.Subject, s.By.Scopes, s.By.Address, s.CreatedAt.UTC(), s.ExpiresAt.UTC(),
+			s.ID, s.Scheme, s.KeyID, s.By.Tenant, s.By.Subject, s.By.Scopes, s.By.Address, s.CreatedAt, s.ExpiresAt,
 		})
 	}
 	return x.ok(view)

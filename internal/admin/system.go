@@ -10,20 +10,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 type replicaView struct {
-	ID         string    `json:"id"`
-	Name       string    `json:"name"`
-	Version    string    `json:"version"`
-	Roles      string    `json:"roles"`
-	StartedAt  time.Time `json:"started_at"`
-	LeaseUntil time.Time `json:"lease_until"`
-	Alive      bool      `json:"alive"`
-	Running    int64     `json:"running"`
-	Duties     []string  `json:"duties"`
+	store.AdminProcess
 	// This says that the process answers this request.
 	This bool `json:"this,omitempty"`
 }
@@ -31,14 +25,7 @@ type replicaView struct {
 type replicasView struct {
 	Replicas []replicaView `json:"replicas"`
 	// Duties are those that processes have or had.
-	Duties []dutyView `json:"duties"`
-}
-
-type dutyView struct {
-	Name   string    `json:"name"`
-	Holder string    `json:"holder,omitempty"`
-	Until  time.Time `json:"until"`
-	Held   bool      `json:"held"`
+	Duties []store.Duty `json:"duties"`
 }
 
 func (a *API) replicas(x *exchange) error {
@@ -50,15 +37,9 @@ func (a *API) replicas(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view, this := replicasView{Replicas: []replicaView{}, Duties: []dutyView{}}, a.o.Worker()
-	for _, d := range duties {
-		view.Duties = append(view.Duties, dutyView{d.Name, d.Holder, d.Until.UTC(), d.Held})
-	}
+	view, this := replicasView{Replicas: []replicaView{}, Duties: duties}, a.o.Worker()
 	for _, p := range rows {
-		view.Replicas = append(view.Replicas, replicaView{
-			ID: p.ID.String(), Name: p.Name, Version: p.Version, Roles: p.Roles, StartedAt: p.StartedAt.UTC(), LeaseUntil: p.LeaseUntil.UTC(),
-			Alive: p.Alive, Running: p.Running, Duties: p.Duties, This: p.ID == this,
-		})
+		view.Replicas = append(view.Replicas, replicaView{p, p.ID == this})
 	}
 	return x.ok(view)
 }
@@ -130,11 +111,7 @@ func (a *API) plan(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := shown.Plan{Steps: []shown.Step{}}
-	for i := range steps {
-		view.Steps = append(view.Steps, shown.OfStep(&steps[i]))
-	}
-	return x.ok(view)
+	return x.ok(shown.Plan{Steps: append([]retention.Step{}, steps...)})
 }
 
 type findingsView struct {

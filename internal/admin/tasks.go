@@ -18,10 +18,10 @@ import (
 func viewTask(t *store.AdminTask) shown.Task {
 	h := t.Task
 	return shown.Task{
-		ID: h.ID.String(), TaskID: h.PublicID, Agent: h.Agent, Tenant: h.Tenant, Owner: h.Owner, ContextID: h.ContextID, Dialect: h.Dialect,
-		State: h.Status.State.String(), StatusAt: h.Status.At.UTC(), CreatedAt: h.CreatedAt.UTC(), LastSeq: h.LastSeq, Direct: h.Direct,
-		Attempt: int(t.Attempt), Runs: t.Runs, Turns: t.Turns, Pending: t.Pending, Worker: idText(t.Worker), ClaimedAt: t.ClaimedAt.UTC(),
-		CancelRequestedAt: t.CancelRequested.UTC(), HeldAt: t.HeldAt.UTC(), RetriedAs: idText(h.RetriedAs), ArtifactBytes: t.ArtifactBytes,
+		ID: h.ID, TaskID: h.PublicID, Agent: h.Agent, Tenant: h.Tenant, Owner: h.Owner, ContextID: h.ContextID, Dialect: h.Dialect,
+		State: h.Status.State, StatusAt: h.Status.At, CreatedAt: h.CreatedAt, LastSeq: h.LastSeq, Direct: h.Direct,
+		Attempt: t.Attempt, Runs: t.Runs, Turns: t.Turns, Pending: t.Pending, Worker: t.Worker, ClaimedAt: t.ClaimedAt,
+		CancelRequestedAt: t.CancelRequested, HeldAt: t.HeldAt, RetriedAs: h.RetriedAs, ArtifactBytes: t.ArtifactBytes,
 		TraceID: tracing.Context{Parent: h.Traceparent}.TraceID(),
 	}
 }
@@ -72,7 +72,7 @@ func (a *API) tasks(x *exchange) error {
 		return err
 	}
 	if failed || text != "" {
-		page.SearchedSince = found.SearchedSince().UTC()
+		page.SearchedSince = found.SearchedSince()
 	}
 	for _, t := range found.Tasks {
 		page.Tasks = append(page.Tasks, viewTask(t))
@@ -96,7 +96,7 @@ func (a *API) counts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := countsView{Counts: map[string]int64{}, CountedSince: counted.Since.UTC()}
+	view := countsView{Counts: map[string]int64{}, CountedSince: counted.Since}
 	for _, state := range task.States {
 		view.Counts[state.String()] = counted.ByState[state]
 	}
@@ -112,18 +112,11 @@ func (a *API) task(x *exchange) error {
 	if d.StatusMessage, err = statusMessage(x.ctx, x.op, t); err != nil {
 		return err
 	}
-	q, err := x.op.Queued(x.ctx, t)
-	if err != nil {
+	if d.Queue, err = x.op.Queued(x.ctx, t); err != nil {
 		return err
 	}
-	if q != nil {
-		d.Queue = &shown.Queued{
-			Phase: q.Phase, AvailableAt: q.AvailableAt.UTC(), Turn: q.Turn, Tries: q.Tries, Worker: idText(q.Worker), WorkerName: q.Name,
-			AwaySince: q.AwaySince.UTC(),
-		}
-		if q.Phase == "calls" {
-			d.Queue.AvailableAt = time.Time{}
-		}
+	if d.Queue != nil && d.Queue.Phase == "calls" {
+		d.Queue.AvailableAt = time.Time{}
 	}
 	return x.ok(d)
 }
@@ -143,13 +136,7 @@ func statusMessage(ctx context.Context, op *store.Operator, t *store.AdminTask) 
 
 // viewEvent shows an event as it is stored, and with a codec also as clients see it.
 func viewEvent(t *store.AdminTask, e *store.AdminEvent, codec dialect.Codec) (shown.Event, error) {
-	v := shown.Event{
-		Seq: e.Seq, Kind: e.Kind.String(), At: e.At.UTC(), Attempt: int(e.Attempt), ArtifactID: e.ArtifactID, Append: e.Append, Last: e.Last,
-		Payload: e.Payload,
-	}
-	if e.Kind == task.EventStatus {
-		v.State = e.State.String()
-	}
+	v := shown.Event{AdminEvent: *e}
 	if codec == nil || e.Kind != task.EventStatus && e.Kind != task.EventArtifact {
 		return v, nil
 	}
@@ -182,17 +169,15 @@ func (q *query) codec() dialect.Codec {
 func (q *query) kinds() (out []task.EventKind) {
 	q.read = append(q.read, "kind")
 	for _, name := range q.values["kind"] {
-		at := slices.IndexFunc(eventKinds, func(k task.EventKind) bool { return k.String() == name })
-		if at < 0 {
+		var kind task.EventKind
+		if kind.UnmarshalText([]byte(name)) != nil {
 			q.bad("kind", "%q is not a kind of event; use message, status, artifact or run", name)
-		} else if !slices.Contains(out, eventKinds[at]) {
-			out = append(out, eventKinds[at])
+		} else if !slices.Contains(out, kind) {
+			out = append(out, kind)
 		}
 	}
 	return out
 }
-
-var eventKinds = []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun}
 
 func (a *API) log(x *exchange) error {
 	const most = 1<<53 - 1
@@ -234,21 +219,8 @@ func (a *API) log(x *exchange) error {
 	return x.ok(page)
 }
 
-type runView struct {
-	Run        int       `json:"run"`
-	Turn       int       `json:"turn"`
-	Attempt    int       `json:"attempt"`
-	Worker     string    `json:"worker,omitempty"`
-	WorkerName string    `json:"worker_name,omitempty"`
-	StartedAt  time.Time `json:"started_at,omitzero"`
-	EndedAt    time.Time `json:"ended_at,omitzero"`
-	Outcome    string    `json:"outcome"`
-	Error      string    `json:"error,omitempty"`
-	Seq        task.Seq  `json:"seq,omitempty"`
-}
-
 type runsView struct {
-	Runs []runView `json:"runs"`
+	Runs []store.AdminRun `json:"runs"`
 	// More says that the task has more runs than are shown.
 	More bool `json:"more,omitempty"`
 }
@@ -262,15 +234,10 @@ func (a *API) runs(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := runsView{Runs: []runView{}, More: more}
 	for i := range runs {
-		r := &runs[i]
-		view.Runs = append(view.Runs, runView{
-			Run: r.Run, Turn: r.Turn, Attempt: int(r.Attempt), Worker: idText(r.Worker), WorkerName: r.Name, StartedAt: r.StartedAt.UTC(),
-			EndedAt: r.EndedAt.UTC(), Outcome: r.Outcome, Error: bounded(r.Error), Seq: r.Seq,
-		})
+		runs[i].Error = bounded(runs[i].Error)
 	}
-	return x.ok(view)
+	return x.ok(runsView{runs, more})
 }
 
 // maxText bounds an error message of an answer, in bytes. The log has the whole message.
@@ -296,12 +263,12 @@ func (a *API) lineage(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := shown.Lineage{Calls: []shown.Call{}}
-	for i := range calls {
-		if calls[i].Parent == t.Task.ID {
-			view.Calls = append(view.Calls, shown.OfCall(&calls[i]))
+	view := shown.Lineage{Calls: []store.CallRow{}}
+	for _, c := range calls {
+		if c.Parent == t.Task.ID {
+			view.Calls = append(view.Calls, c)
 		} else {
-			view.CalledBy, view.CallID = calls[i].Parent.String(), calls[i].ID
+			view.CalledBy, view.CallID = c.Parent, c.ID
 		}
 	}
 	return x.ok(view)
@@ -392,13 +359,10 @@ func (a *API) attempts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := shown.Attempts{Attempts: []shown.Attempt{}}
 	for i := range rows {
-		v := shown.OfAttempt(&rows[i])
-		v.Error = bounded(v.Error)
-		view.Attempts = append(view.Attempts, v)
+		rows[i].Error = bounded(rows[i].Error)
 	}
-	return x.ok(view)
+	return x.ok(shown.Attempts{Attempts: rows})
 }
 
 type meView struct {

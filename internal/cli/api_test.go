@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
 
 // fakeAPI is an admin API with one task and what is beside it, for what verbs print. (integration/operators runs them on real ones.)
@@ -71,11 +72,19 @@ func storedTask() (header task.Task, events []task.Event) {
 	return header, events
 }
 
+// idOf parses an id.
+func idOf(text string) (id task.ID) {
+	if err := id.UnmarshalText([]byte(text)); err != nil {
+		panic(err)
+	}
+	return id
+}
+
 // shownTask is the stored task with a log of some length.
 func shownTask(last int, state task.State) shown.Task {
 	return shown.Task{
-		ID: "0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f", TaskID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c1", Dialect: "0.1",
-		State: state.String(), CreatedAt: storedAt.UTC(), StatusAt: storedAt.UTC(), LastSeq: task.Seq(last), TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
+		ID: idOf("0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f"), TaskID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c1", Dialect: "0.1",
+		State: state, CreatedAt: storedAt.UTC(), StatusAt: storedAt.UTC(), LastSeq: task.Seq(last), TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
 	}
 }
 
@@ -83,10 +92,9 @@ func shownTask(last int, state task.State) shown.Task {
 func shownEvents(events []task.Event) (page shown.LogPage) {
 	for i := range events {
 		e := &events[i]
-		v := shown.Event{Seq: e.Seq, Kind: e.Kind.String(), At: e.At, Attempt: int(e.Attempt), Append: e.Append, Last: e.Last, Payload: json.RawMessage(store.EncodePayload(e))}
-		if e.Kind == task.EventStatus {
-			v.State = e.State.String()
-		}
+		v := shown.Event{AdminEvent: store.AdminEvent{
+			Seq: e.Seq, Kind: e.Kind, At: e.At.UTC(), Attempt: e.Attempt, State: e.State, Append: e.Append, Last: e.Last, Payload: json.RawMessage(store.EncodePayload(e)),
+		}}
 		if e.Artifact != nil {
 			v.ArtifactID = e.Artifact.ID
 		}
@@ -107,7 +115,7 @@ func newFake() *fakeAPI {
 	none := func(what string) error { return task.Errorf(task.NotFound, "%s", what) }
 	found := func(answer route) route {
 		return func(r *http.Request) (any, error) {
-			if id := r.PathValue("id"); id != "order-7" && id != shownTask(5, task.StateCompleted).ID {
+			if id := r.PathValue("id"); id != "order-7" && id != shownTask(5, task.StateCompleted).ID.String() {
 				return nil, none("no task " + id)
 			}
 			return answer(r)
@@ -119,17 +127,17 @@ func newFake() *fakeAPI {
 	did := func(outcome string) route {
 		return found(get(map[string]any{"outcome": outcome, "exported_lines": 3, "task": whole}))
 	}
-	two, used, revoked, expires := 2, storedAt.Add(time.Hour), storedAt.Add(time.Hour), storedAt.Add(time.Minute)
+	two, later := 2, storedAt.Add(time.Hour)
 	agents := []*shown.Agent{
-		{Name: "weather", Default: true, Kind: "worker", Concurrency: 4, MaxAttempts: 5, Workers: &two, Queue: &shown.Depths{Waiting: 12, Running: 4, Timers: 1, Calls: 2, Parked: 3, OldestSeconds: 192.34}},
+		{Name: "weather", Default: true, Kind: "worker", Concurrency: 4, MaxAttempts: 5, Workers: &two, Queue: &store.QueueDepth{Waiting: 12, Running: 4, Timers: 1, Calls: 2, Parked: 3, OldestSeconds: 192.34}},
 		{
-			Name: "maps", Kind: "http", Concurrency: 256, MaxAttempts: 3, Queue: &shown.Depths{OldestSeconds: 0.25},
-			Away: &shown.Away{Since: storedAt.UTC(), LastAt: storedAt.UTC().Add(time.Second), Error: "connection refused"},
+			Name: "maps", Kind: "http", Concurrency: 256, MaxAttempts: 3, Queue: &store.QueueDepth{OldestSeconds: 0.25},
+			Away: &store.Outage{Since: storedAt.UTC(), LastAt: storedAt.UTC().Add(time.Second), Error: "connection refused"},
 		},
-		{Name: "gone", Queue: &shown.Depths{Waiting: 1}},
+		{Name: "gone", Queue: &store.QueueDepth{Waiting: 1}},
 	}
 	from := time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
-	worker := func(n string) string { return n + "000000-0000-0000-0000-000000000000" }
+	worker := func(n string) task.ID { return idOf(n + "000000-0000-0000-0000-000000000000") }
 	heads := []store.AuditHead{{Chain: 1, Length: 7, Head: "ab01"}, {Chain: 2, Length: 3, Head: "cd02"}}
 	f.routes = map[string]route{
 		"GET /tasks": func(r *http.Request) (any, error) {
@@ -143,10 +151,10 @@ func newFake() *fakeAPI {
 			_, events := storedTask()
 			return shownEvents(after(r, events)), nil
 		}),
-		"GET /tasks/{id}/lineage": found(get(shown.Lineage{CalledBy: worker("09"), CallID: "trip", Calls: []shown.Call{
-			{ID: "1", Agent: "flights", Task: worker("02"), Result: "completed", CalledAt: storedAt.UTC()},
+		"GET /tasks/{id}/lineage": found(get(shown.Lineage{CalledBy: worker("09"), CallID: "trip", Calls: []store.CallRow{
+			{ID: "1", Agent: "flights", Task: worker("02"), Result: task.StateCompleted, CalledAt: storedAt.UTC()},
 			{ID: "2", Agent: "hotels", Task: worker("03"), CalledAt: storedAt.UTC()},
-			{ID: "3", Agent: "nobody", Task: worker("04"), Result: "rejected", Error: `there is no agent "nobody"`, CalledAt: storedAt.UTC()},
+			{ID: "3", Agent: "nobody", Task: worker("04"), Result: task.StateRejected, Error: `there is no agent "nobody"`, CalledAt: storedAt.UTC()},
 		}})),
 		"POST /tasks/{id}/cancel": did("ended"),
 		"POST /tasks/{id}/retry": found(func(*http.Request) (any, error) {
@@ -167,31 +175,32 @@ func newFake() *fakeAPI {
 			return nil, none("no agent of the configuration has this name")
 		},
 		"POST /keys": func(r *http.Request) (any, error) {
-			k := shown.Key{ID: key, Key: "hfk_mzxw6ytboi5dkmrq_secret", State: "valid", CreatedAt: storedAt}
+			k := shown.Key{APIKey: store.APIKey{ID: key, CreatedAt: storedAt}, Key: "hfk_mzxw6ytboi5dkmrq_secret", State: "valid"}
 			err := json.NewDecoder(r.Body).Decode(&k)
 			if k.Name != "" {
-				until := storedAt.Add(time.Hour)
-				k.ExpiresAt = &until
+				k.ExpiresAt = storedAt.Add(time.Hour)
 			}
 			return k, err
 		},
 		"GET /keys": get(shown.KeysPage{Keys: []shown.Key{
-			{ID: key, Subject: "alice", Scopes: []string{}, State: "valid", CreatedAt: storedAt, LastUsedAt: &used},
-			{ID: "aaaaaaaaaaaaaaaa", Subject: "ci", Tenant: "acme", Scopes: []string{"weather:use", "x"}, State: "expired", Name: "build", CreatedAt: storedAt, ExpiresAt: &expires},
+			{APIKey: store.APIKey{ID: key, Subject: "alice", Scopes: []string{}, CreatedAt: storedAt, LastUsedAt: later}, State: "valid"},
+			{APIKey: store.APIKey{
+				ID: "aaaaaaaaaaaaaaaa", Subject: "ci", Tenant: "acme", Scopes: []string{"weather:use", "x"}, Name: "build", CreatedAt: storedAt, ExpiresAt: storedAt.Add(time.Minute),
+			}, State: "expired"},
 		}}),
 		"POST /keys/{id}/revoke": func(r *http.Request) (any, error) {
 			if r.PathValue("id") != key {
 				return nil, none("no key has this id")
 			}
-			return shown.Key{ID: key, Subject: "alice", Scopes: []string{}, State: "revoked", CreatedAt: storedAt, RevokedAt: &revoked}, nil
+			return shown.Key{APIKey: store.APIKey{ID: key, Subject: "alice", Scopes: []string{}, CreatedAt: storedAt, RevokedAt: later}, State: "revoked"}, nil
 		},
-		"GET /workers": get(shown.Workers{Workers: []shown.Worker{
+		"GET /workers": get(shown.Workers{Workers: []store.RemoteWorker{
 			{ID: worker("01"), Name: "gpu-1", Version: "3f2c91e", SDK: "holdfast-agent/0.1.0", Agents: []string{"draw", "paint"}, State: "connected", Replica: "h/1", FirstSeen: storedAt.UTC(), LastSeen: storedAt.UTC().Add(time.Hour), Running: 2},
 			{ID: worker("02"), Version: "3f2c91e", Agents: []string{}, State: "retired", FirstSeen: storedAt.UTC(), LastSeen: storedAt.UTC(), RetiredAt: storedAt.UTC().Add(time.Minute)},
 			{ID: worker("03"), Agents: []string{}, State: "gone", FirstSeen: storedAt.UTC(), LastSeen: storedAt.UTC()},
 		}}),
 		"POST /workers/{id}/retire": func(r *http.Request) (any, error) {
-			if r.PathValue("id") != worker("01") {
+			if r.PathValue("id") != worker("01").String() {
 				return nil, none("no worker has this id")
 			}
 			return map[string]string{"id": r.PathValue("id")}, nil
@@ -202,7 +211,7 @@ func newFake() *fakeAPI {
 			err := json.NewDecoder(r.Body).Decode(&body)
 			return shown.Verified{Heads: heads, Broken: []shown.BrokenChain{{Chain: 2, Row: body.Heads[1].Length + 1, Problem: "the chain ends before this row"}}}, err
 		},
-		"GET /retention/plan": get(shown.Plan{Steps: []shown.Step{
+		"GET /retention/plan": get(shown.Plan{Steps: []retention.Step{
 			{What: "tasks", How: "drop", From: from, To: from.AddDate(0, 1, 0), Tasks: 120_000, Held: 2, Bytes: 3 << 30},
 			{What: "artifacts", How: "delete", Agent: "weather", Tasks: 7, Bytes: 999},
 		}}),

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
 func (c *command) apiKeys() *cobra.Command {
@@ -26,7 +27,7 @@ database has a hash of each. Servers refuse a revoked key at once.`,
 }
 
 // createKey makes an API key that is valid for its lifetime (0: until it is revoked).
-func (o *operator) createKey(ctx context.Context, k *shown.Key, lifetime time.Duration) (made *shown.Key, err error) {
+func (o *operator) createKey(ctx context.Context, k *store.APIKey, lifetime time.Duration) (made *shown.Key, err error) {
 	made = &shown.Key{}
 	return made, o.post(ctx, "/keys", map[string]any{
 		"name": k.Name, "tenant": k.Tenant, "subject": k.Subject, "scopes": append([]string{}, k.Scopes...),
@@ -55,7 +56,7 @@ with the key act as this subject of this tenant, and own its tasks.`,
   holdfast api-keys create --subject ci --tenant acme --scope weather:use --scope weather:admin --expires-in 2160h --name "build server"`,
 		Args: argCount(0, 0),
 	}
-	var k shown.Key
+	var k store.APIKey
 	cmd.Flags().StringVar(&k.Subject, "subject", "", "subject that the key stands for (required)")
 	cmd.Flags().StringVar(&k.Tenant, "tenant", "", "tenant of the subject")
 	cmd.Flags().StringArrayVar(&k.Scopes, "scope", nil, "scope of the key; may be repeated")
@@ -150,8 +151,8 @@ else within ten seconds. They also end the streams that such a key opened.`,
 
 func (c *command) printKeys(keys []shown.Key, format output) error {
 	rows := [][]string{{"ID", "SUBJECT", "TENANT", "SCOPES", "STATE", "CREATED", "EXPIRES", "USED", "NAME"}}
-	day := func(at *time.Time) string {
-		if at == nil {
+	day := func(at time.Time) string {
+		if at.IsZero() {
 			return "-"
 		}
 		return at.UTC().Format("2006-01-02 15:04")
@@ -159,7 +160,7 @@ func (c *command) printKeys(keys []shown.Key, format output) error {
 	for i := range keys {
 		v := &keys[i]
 		rows = append(rows, []string{
-			v.ID, v.Subject, v.Tenant, strings.Join(v.Scopes, " "), v.State, day(&v.CreatedAt), day(v.ExpiresAt), day(v.LastUsedAt), v.Name,
+			v.ID, v.Subject, v.Tenant, strings.Join(v.Scopes, " "), v.State, day(v.CreatedAt), day(v.ExpiresAt), day(v.LastUsedAt), v.Name,
 		})
 	}
 	if format == outputJSON {

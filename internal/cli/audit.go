@@ -63,7 +63,7 @@ key or another object of the action; BY is the subject, and its tenant.`,
 			if *since > 0 {
 				q.Set("since", time.Now().Add(-*since).UTC().Format(time.RFC3339Nano))
 			}
-			rows, err := paged(ctx, op, "/audit", q, *limit, func(p *shown.AuditPage) ([]shown.AuditRow, string) { return p.Rows, p.Next })
+			rows, err := paged(ctx, op, "/audit", q, *limit, func(p *shown.AuditPage) ([]store.AuditRow, string) { return p.Rows, p.Next })
 			if err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ key or another object of the action; BY is the subject, and its tenant.`,
 				}
 			}
 			if *format == outputJSON {
-				return printJSON(c.Out, append([]shown.AuditRow{}, rows...))
+				return printJSON(c.Out, append([]store.AuditRow{}, rows...))
 			}
 			return table(c.Out, lines)
 		})

@@ -112,7 +112,7 @@ func (o *operator) runJob(ctx context.Context, body map[string]any) (j shown.Job
 	if err := o.post(ctx, "/jobs", body, &j); err != nil {
 		return j, err
 	}
-	id := j.ID
+	id := j.ID.String()
 	for j.State != "done" && j.State != "canceled" {
 		if err = sleep(ctx, 200*time.Millisecond); err == nil {
 			err = o.api.Get(ctx, "/jobs/"+url.PathEscape(id), nil, &j)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -18,11 +19,11 @@ const (
 )
 
 type canceledView struct {
-	ID      string `json:"id,omitempty"`
-	TaskID  string `json:"task_id"`
-	Outcome string `json:"outcome"`
-	State   string `json:"state,omitempty"`
-	Error   string `json:"error,omitempty"`
+	ID      task.ID    `json:"id,omitzero"`
+	TaskID  string     `json:"task_id"`
+	Outcome string     `json:"outcome"`
+	State   task.State `json:"state,omitzero"`
+	Error   string     `json:"error,omitempty"`
 }
 
 func (c *command) tasksCancel() *cobra.Command {
@@ -49,7 +50,7 @@ had ended otherwise or did so meanwhile; 1 a call failed, or a task still runs a
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			views := make([]canceledView, len(ids))
-			running := make([]*task.Task, len(ids))
+			running := make([]*shown.Task, len(ids))
 			// Ask for all cancels before waiting for the first one.
 			for i, id := range ids {
 				views[i], running[i] = cancelTask(ctx, op, id)
@@ -63,7 +64,7 @@ had ended otherwise or did so meanwhile; 1 a call failed, or a task still runs a
 			rows := [][]string{{"TASK", "OUTCOME", "STATE"}}
 			code := exitOK
 			for _, v := range views {
-				rows = append(rows, []string{v.TaskID, v.Outcome, v.State})
+				rows = append(rows, []string{v.TaskID, v.Outcome, stateText(v.State)})
 				switch {
 				case v.Outcome == outcomeFailed:
 					c.note("holdfast: task %s: %s", v.TaskID, v.Error)
@@ -79,7 +80,7 @@ had ended otherwise or did so meanwhile; 1 a call failed, or a task still runs a
 }
 
 // cancelTask asks for a cancel. If the task is still running and its worker was asked, it also returns the task.
-func cancelTask(ctx context.Context, op *operator, id string) (canceledView, *task.Task) {
+func cancelTask(ctx context.Context, op *operator, id string) (canceledView, *shown.Task) {
 	did, err := op.act(ctx, id, nil, "cancel")
 	if err != nil {
 		return viewCanceled(id, nil, err), nil
@@ -88,27 +89,31 @@ func cancelTask(ctx context.Context, op *operator, id string) (canceledView, *ta
 	if did.Outcome != outcomeRequested {
 		return v, nil
 	}
-	t, err := headerOf(did.Task, nil)
-	if err != nil {
-		return viewCanceled(id, nil, err), nil
-	}
-	return v, t
+	return v, did.Task
 }
 
-func viewCanceled(id string, t *task.Task, err error) canceledView {
+func viewCanceled(id string, t *shown.Task, err error) canceledView {
 	v := canceledView{TaskID: id}
 	if t != nil {
-		v.ID, v.State = t.ID.String(), t.Status.State.String()
+		v.ID, v.State = t.ID, t.State
 	}
 	switch {
 	case err != nil:
 		v.Outcome, v.Error = outcomeFailed, err.Error()
-	case t.Status.State == task.StateCanceled:
+	case t.State == task.StateCanceled:
 		v.Outcome = outcomeCanceled
 	default:
 		v.Outcome = outcomeEnded
 	}
 	return v
+}
+
+// stateText is empty if the state is not known.
+func stateText(s task.State) string {
+	if s == task.StateUnspecified {
+		return ""
+	}
+	return s.String()
 }
 
 // printOutcomes prints the outcomes of a verb for several tasks, and returns the exit code for all.

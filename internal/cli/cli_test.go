@@ -432,11 +432,11 @@ func TestInterruptedBulkNamesItsJob(t *testing.T) {
 	api := newFake()
 	api.routes["POST /jobs"] = func(*http.Request) (any, error) {
 		cancel()
-		return shown.Job{ID: "j1", Action: "cancel", State: "running"}, nil
+		return shown.Job{ID: idOf("0199a3c1-0000-7000-8000-000000000007"), Action: "cancel", State: "running"}, nil
 	}
 	var errs bytes.Buffer
 	require.Equal(t, exitInterrupted, Run(ctx, []string{"tasks", "cancel", "--agent", "a"}, IO{Out: io.Discard, Err: &errs}, operating(api).deps))
-	require.Equal(t, "holdfast: interrupted; servers continue the cancel as job j1\n", errs.String())
+	require.Equal(t, "holdfast: interrupted; servers continue the cancel as job 0199a3c1-0000-7000-8000-000000000007\n", errs.String())
 }
 
 func TestGetShowsTheRetry(t *testing.T) {
@@ -444,7 +444,7 @@ func TestGetShowsTheRetry(t *testing.T) {
 	api := newFake()
 	api.routes["GET /tasks/{id}"] = func(*http.Request) (any, error) {
 		shows := shownTask(5, task.StateFailed)
-		shows.RetriedAs = "0199a3c1-0000-7000-8000-000000000001"
+		shows.RetriedAs = idOf("0199a3c1-0000-7000-8000-000000000001")
 		return shown.TaskDetail{Task: shows}, nil
 	}
 	require.Regexp(t, "retried as +0199a3c1-0000-7000-8000-000000000001\n", operating(api).succeeds(t, "tasks", "get", "order-7").out)
@@ -459,11 +459,12 @@ func TestRetryExitCode(t *testing.T) {
 	api.routes["GET /tasks/{id}"] = func(r *http.Request) (any, error) {
 		id := r.PathValue("id")
 		if parsed, err := task.ParseID(id); err == nil {
-			return shown.TaskDetail{Task: shown.Task{ID: id, State: task.State(parsed[15]).String()}}, nil
+			return shown.TaskDetail{Task: shown.Task{ID: parsed, State: task.State(parsed[15])}}, nil
 		}
-		one := task.ID{15: byte(stateOf(id))}
-		states[one.String()] = stateOf(id)
-		return shown.TaskDetail{Task: shown.Task{ID: one.String(), State: id}}, nil
+		state, _ := task.ParseState(id)
+		one := task.ID{15: byte(state)}
+		states[one.String()] = state
+		return shown.TaskDetail{Task: shown.Task{ID: one, State: state}}, nil
 	}
 	api.routes["POST /tasks/{id}/retry"] = func(r *http.Request) (any, error) {
 		if states[r.PathValue("id")] == task.StateUnspecified {

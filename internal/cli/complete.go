@@ -149,7 +149,7 @@ func (c *command) taskIDs(cmd *cobra.Command, args []string) []string {
 		rows, err := op.tasks(ctx, taskFilter{limit: offered})
 		for i := range rows {
 			if r := &rows[i]; !slices.Contains(args, r.TaskID) {
-				out = append(out, described(r.TaskID, r.State+" "+r.Agent))
+				out = append(out, described(r.TaskID, r.State.String()+" "+r.Agent))
 			}
 		}
 		return out, err
@@ -185,7 +185,7 @@ func (c *command) workerIDs(cmd *cobra.Command, _ []string) []string {
 		all, err := op.workers(ctx, query("limit", strconv.Itoa(offered)))
 		for i := range all {
 			if w := &all[i]; w.State == "connected" {
-				out = append(out, described(w.ID, w.Name+" "+w.Version))
+				out = append(out, described(w.ID.String(), w.Name+" "+w.Version))
 			}
 		}
 		return out, err
@@ -196,7 +196,7 @@ func (c *command) apiKeyIDs(cmd *cobra.Command, args []string) []string {
 	return c.ask(cmd, func(ctx context.Context, op *operator) (out []string, err error) {
 		all, err := op.keys(ctx)
 		for _, k := range all {
-			if k.RevokedAt == nil && !slices.Contains(args, k.ID) {
+			if k.RevokedAt.IsZero() && !slices.Contains(args, k.ID) {
 				out = append(out, described(k.ID, k.Subject+" "+k.Name))
 			}
 		}

@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/adminclient"
-	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/server"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker/develop"
 )
@@ -281,7 +281,7 @@ func (c *command) devKey(ctx context.Context, cfg *config.Config, op *operator, 
 	if c.env("HOLDFAST_API_KEY") != "" || !slices.ContainsFunc(cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }) {
 		return "", revoke, nil
 	}
-	made, err := op.createKey(ctx, &shown.Key{Name: "holdfast dev", Subject: "dev", Scopes: []string{"worker:" + agent}}, devKeyLifetime)
+	made, err := op.createKey(ctx, &store.APIKey{Name: "holdfast dev", Subject: "dev", Scopes: []string{"worker:" + agent}}, devKeyLifetime)
 	if err != nil {
 		return "", revoke, err
 	}
@@ -329,8 +329,8 @@ func (c *command) showTasks(ctx context.Context, op *operator, desk *desk) {
 		}
 		away = err != nil
 		for _, e := range events {
-			if text := devLine(e.event); text != "" {
-				desk.say("task %s %s", e.task.PublicID, text)
+			if text := devLine(e.Event); text != "" {
+				desk.say("task %s %s", e.task.TaskID, text)
 			}
 		}
 		if away && sleep(ctx, look) != nil {

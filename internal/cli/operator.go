@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"os/user"
-	"slices"
 	"strconv"
 	"time"
 
@@ -137,57 +136,37 @@ func (o *operator) tasks(ctx context.Context, f taskFilter) ([]shown.Task, error
 	return paged(ctx, o, "/tasks", q, f.limit, func(p *shown.TasksPage) ([]shown.Task, string) { return p.Tasks, p.Next })
 }
 
-// headerOf returns a task without its messages and artifacts.
-func headerOf(t *shown.Task, metadata []byte) (*task.Task, error) {
-	id, err := task.ParseID(t.ID)
-	if err != nil {
-		return nil, fmt.Errorf("the server sent a task with the id %q", t.ID)
+// header returns a task as its events need it.
+func header(t *shown.Task) *task.Task {
+	return &task.Task{
+		ID: t.ID, PublicID: t.TaskID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner, ContextID: t.ContextID, Dialect: t.Dialect,
+		CreatedAt: t.CreatedAt, LastSeq: t.LastSeq, Direct: t.Direct, Status: task.Status{State: t.State, At: t.StatusAt},
 	}
-	h := &task.Task{
-		ID: id, PublicID: t.TaskID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner, ContextID: t.ContextID, Dialect: t.Dialect,
-		Metadata: metadata, CreatedAt: t.CreatedAt, LastSeq: t.LastSeq, Direct: t.Direct,
-		Status: task.Status{State: stateOf(t.State), At: t.StatusAt},
-	}
-	h.RetriedAs, _ = task.ParseID(t.RetriedAs)
-	if t.TraceID != "" {
-		h.Traceparent = "00-" + t.TraceID + "-0000000000000001-00"
-	}
-	return h, nil
 }
 
 // find returns a task without its messages and artifacts.
-func (o *operator) find(ctx context.Context, id string) (*task.Task, error) {
-	_, h, err := o.detail(ctx, id)
-	return h, err
-}
-
-func (o *operator) detail(ctx context.Context, id string) (*shown.TaskDetail, *task.Task, error) {
+func (o *operator) find(ctx context.Context, id string) (*shown.TaskDetail, error) {
 	d := &shown.TaskDetail{}
-	if err := o.api.Get(ctx, adminclient.OfTask(id), nil, d); err != nil {
-		return nil, nil, err
-	}
-	h, err := headerOf(&d.Task, d.Metadata)
-	return d, h, err
+	return d, o.api.Get(ctx, adminclient.OfTask(id), nil, d)
 }
 
 // whole reads the log of a task, and folds it as the server does.
-func (o *operator) whole(ctx context.Context, h *task.Task) (*task.Task, error) {
-	t := store.Empty(h)
-	t.RetriedAs = h.RetriedAs
+func (o *operator) whole(ctx context.Context, h *shown.Task) (*task.Task, error) {
+	t := store.Empty(header(h))
 	for after := task.Seq(0); after < h.LastSeq; {
 		evs, err := o.events(ctx, h, after)
 		switch {
 		case err != nil:
 			return nil, err
 		case len(evs) == 0:
-			return nil, fmt.Errorf("the log of %s was deleted meanwhile", h.PublicID)
+			return nil, fmt.Errorf("the log of %s was deleted meanwhile", h.TaskID)
 		}
 		for _, e := range evs {
 			if after = e.Seq; e.Seq > h.LastSeq {
 				break
 			}
 			t.LastSeq = e.Seq - 1 // retention may have deleted the artifacts before
-			if err := t.Apply(e); err != nil {
+			if err := t.Apply(e.Event); err != nil {
 				return nil, err
 			}
 		}
@@ -195,8 +174,14 @@ func (o *operator) whole(ctx context.Context, h *task.Task) (*task.Task, error) 
 	return t, nil
 }
 
+// logged is an event of a log.
+type logged struct {
+	*task.Event
+	stored *shown.Event // as the server sent it
+}
+
 // events returns the next events of every kind with a seq above after, oldest first. It returns none at the end of the log.
-func (o *operator) events(ctx context.Context, t *task.Task, after task.Seq) ([]*task.Event, error) {
+func (o *operator) events(ctx context.Context, t *shown.Task, after task.Seq) ([]*logged, error) {
 	var got shown.LogPage
 	q := query("after", strconv.FormatInt(int64(after), 10), "limit", strconv.Itoa(page))
 	if err := o.api.Get(ctx, adminclient.OfTask(t.ID.String(), "log"), q, &got); err != nil {
@@ -205,27 +190,18 @@ func (o *operator) events(ctx context.Context, t *task.Task, after task.Seq) ([]
 		}
 		return nil, err
 	}
-	of := &store.AdminTask{Task: t}
-	out := make([]*task.Event, 0, len(got.Events))
+	of := &store.AdminTask{Task: header(t)}
+	out := make([]*logged, len(got.Events))
 	for i := range got.Events {
 		e := &got.Events[i]
-		i := slices.IndexFunc(eventKinds, func(k task.EventKind) bool { return k.String() == e.Kind })
-		if i < 0 {
-			return nil, fmt.Errorf("the server sent an event of the kind %q; is it newer than this program?", e.Kind)
-		}
-		decoded, err := of.Decoded(&store.AdminEvent{
-			Seq: e.Seq, Kind: eventKinds[i], At: e.At, Attempt: task.Attempt(e.Attempt), State: stateOf(e.State), ArtifactID: e.ArtifactID,
-			Append: e.Append, Last: e.Last, Payload: e.Payload,
-		})
+		decoded, err := of.Decoded(&e.AdminEvent)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, decoded)
+		out[i] = &logged{decoded, e}
 	}
 	return out, nil
 }
-
-var eventKinds = []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun}
 
 // acted is the answer of an action on a task.
 type acted struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -157,12 +158,12 @@ func configOf(args []string) string {
 	return args[1]
 }
 
-func (c *command) printAttempts(attempts []shown.Attempt, format output) error {
+func (c *command) printAttempts(attempts []store.PushAttempt, format output) error {
 	lines := [][]string{{"AT", "CONFIG", "EVENTS", "TRY", "CLASS", "STATUS", "TOOK", "ERROR"}}
 	for i := range attempts {
 		a := &attempts[i]
 		lines = append(lines, []string{
-			stamp(a.At), a.ConfigID, fmt.Sprintf("%d-%d", a.FromSeq, a.ToSeq), strconv.Itoa(a.Attempt), a.Class, statusText(a.Status),
+			stamp(a.At), a.ConfigID, fmt.Sprintf("%d-%d", a.From, a.To), strconv.Itoa(a.Attempt), a.Class, statusText(a.Status),
 			tookText(a.TookMS), a.Error,
 		})
 	}
@@ -186,11 +187,11 @@ func statusText(status int) string {
 }
 
 type pushActionView struct {
-	ID       string `json:"id,omitempty"`
-	TaskID   string `json:"task_id"`
-	ConfigID string `json:"config_id,omitempty"`
-	Outcome  string `json:"outcome"`
-	Error    string `json:"error,omitempty"`
+	ID       task.ID `json:"id"`
+	TaskID   string  `json:"task_id"`
+	ConfigID string  `json:"config_id,omitempty"`
+	Outcome  string  `json:"outcome"`
+	Error    string  `json:"error,omitempty"`
 }
 
 // onPushes acts on one webhook, or on all webhooks of a task, and prints the outcomes.
@@ -217,14 +218,14 @@ func (c *command) onPushes(cmd *cobra.Command, args []string, format output, bod
 		var views []pushActionView
 		code := exitOK
 		for _, id := range configs {
-			v := pushActionView{ID: t.ID.String(), TaskID: t.PublicID, ConfigID: id}
-			did, err := op.act(ctx, v.ID, body, "webhooks", id, act)
+			v := pushActionView{ID: t.ID, TaskID: t.TaskID, ConfigID: id}
+			did, err := op.act(ctx, v.ID.String(), body, "webhooks", id, act)
 			if v.Outcome = did.Outcome; err != nil {
 				v.Outcome, v.Error = outcomeFailed, err.Error()
 				if errors.Is(err, task.NotFound) {
 					v.Error = "no such webhook, or no such event"
 				}
-				c.note("holdfast: webhook %s of task %s: %s", id, t.PublicID, v.Error)
+				c.note("holdfast: webhook %s of task %s: %s", id, t.TaskID, v.Error)
 				code = exitFailed
 			}
 			views = append(views, v)

@@ -107,7 +107,7 @@ func TestPushVerbsThatFindNothing(t *testing.T) {
 		require.Equal(t, outcomeFailed, failed[0].Outcome)
 		require.Contains(t, failed[0].Error, "no such webhook")
 	}
-	require.Empty(t, read[[]shown.Attempt](h, exitOK, "push", "attempts", "order-7"))
+	require.Empty(t, read[[]store.PushAttempt](h, exitOK, "push", "attempts", "order-7"))
 }
 
 // Without a name, a verb acts on all webhooks of the task.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
 func (c *command) queue() *cobra.Command {
@@ -27,7 +28,7 @@ replicas.`,
 // queueView is the queue of one agent.
 type queueView struct {
 	Agent string `json:"agent"`
-	shown.Depths
+	store.QueueDepth
 }
 
 func (c *command) queueList() *cobra.Command {

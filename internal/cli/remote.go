@@ -243,12 +243,6 @@ func verdict(state task.State) error {
 	}
 }
 
-// stateOf returns the state of a view.
-func stateOf(name string) task.State {
-	s, _ := task.ParseState(name) // an unknown one has no verdict
-	return s
-}
-
 // explain adds advice for the user to an error of a connection or of credentials.
 func explain(err error) error {
 	var call *client.CallError

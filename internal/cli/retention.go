@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func (c *command) retention() *cobra.Command {
@@ -80,10 +81,10 @@ func bytesText(n int64) string {
 }
 
 type heldView struct {
-	ID      string `json:"id,omitempty"`
-	TaskID  string `json:"task_id"`
-	Outcome string `json:"outcome"`
-	Error   string `json:"error,omitempty"`
+	ID      task.ID `json:"id,omitzero"`
+	TaskID  string  `json:"task_id"`
+	Outcome string  `json:"outcome"`
+	Error   string  `json:"error,omitempty"`
 }
 
 func (c *command) tasksHold() *cobra.Command {

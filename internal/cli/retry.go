@@ -7,16 +7,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 type retriedView struct {
-	ID        string `json:"id,omitempty"`
-	TaskID    string `json:"task_id"`
-	Outcome   string `json:"outcome"`
-	NewTaskID string `json:"new_task_id,omitempty"`
-	State     string `json:"state,omitempty"`
-	Error     string `json:"error,omitempty"`
+	ID        task.ID    `json:"id,omitzero"`
+	TaskID    string     `json:"task_id"`
+	Outcome   string     `json:"outcome"`
+	NewTaskID string     `json:"new_task_id,omitempty"`
+	State     task.State `json:"state,omitzero"`
+	Error     string     `json:"error,omitempty"`
 }
 
 func (c *command) tasksRetry() *cobra.Command {
@@ -56,7 +57,7 @@ authentication.`,
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			views := make([]retriedView, len(ids))
-			tasks := make([]*task.Task, len(ids))
+			tasks := make([]*shown.Task, len(ids))
 			for i, id := range ids {
 				views[i], tasks[i] = retryTask(ctx, op, id, *last)
 			}
@@ -65,7 +66,7 @@ authentication.`,
 					continue
 				}
 				t, err := c.await(ctx, op, t, *timeout, task.State.Settled)
-				views[i].State = t.Status.State.String()
+				views[i].State = t.State
 				if err != nil {
 					views[i].Error = err.Error()
 				}
@@ -73,11 +74,11 @@ authentication.`,
 			rows := [][]string{{"TASK", "OUTCOME", "NEW TASK", "STATE"}}
 			code := exitOK
 			for _, v := range views {
-				rows = append(rows, []string{v.TaskID, v.Outcome, v.NewTaskID, v.State})
+				rows = append(rows, []string{v.TaskID, v.Outcome, v.NewTaskID, stateText(v.State)})
 				if v.Error != "" {
 					c.note("holdfast: task %s: %s", v.TaskID, v.Error)
 					code = exitFailed
-				} else if settled := codeOf(verdict(stateOf(v.State))); *wait && (code == exitOK || code == exitWaits && settled == exitEnded) {
+				} else if settled := codeOf(verdict(v.State)); *wait && (code == exitOK || code == exitWaits && settled == exitEnded) {
 					code = settled
 				}
 			}
@@ -88,26 +89,26 @@ authentication.`,
 }
 
 // retryTask retries a task and returns the task that runs now.
-func retryTask(ctx context.Context, op *operator, id string, last bool) (retriedView, *task.Task) {
+func retryTask(ctx context.Context, op *operator, id string, last bool) (retriedView, *shown.Task) {
 	v := retriedView{TaskID: id, Outcome: outcomeFailed}
 	t, err := op.find(ctx, id)
 	if err != nil {
 		v.Error = err.Error()
 		return v, nil
 	}
-	v.ID, v.State = t.ID.String(), t.Status.State.String()
+	v.ID, v.State = t.ID, t.State
 	body := map[string]any{}
 	if last {
 		body["last"] = true
 	}
-	did, err := op.act(ctx, v.ID, body, "retry")
+	did, err := op.act(ctx, t.ID.String(), body, "retry")
 	if err == nil {
-		t, err = op.find(ctx, cmp.Or(did.NewTask, v.ID))
+		t, err = op.find(ctx, cmp.Or(did.NewTask, t.ID.String()))
 	}
 	if err != nil {
 		v.Error = err.Error()
 		return v, nil
 	}
-	v.Outcome, v.NewTaskID, v.State = did.Outcome, did.NewTask, t.Status.State.String()
-	return v, t
+	v.Outcome, v.NewTaskID, v.State = did.Outcome, did.NewTask, t.State
+	return v, &t.Task
 }

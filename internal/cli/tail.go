@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -86,11 +87,11 @@ type tail struct {
 
 // one follows one task. A state is certain only together with the length of its log; the header has both.
 func (t *tail) one(ctx context.Context, id string) error {
-	h, err := t.op.find(ctx, id)
+	d, err := t.op.find(ctx, id)
 	if err != nil {
 		return naming(id, err)
 	}
-	seen := task.Seq(t.after)
+	h, seen := &d.Task, task.Seq(t.after)
 	if seen > h.LastSeq {
 		return usage("--after: %d is beyond the log of %s, which has %d events", seen, id, h.LastSeq)
 	}
@@ -101,7 +102,7 @@ func (t *tail) one(ctx context.Context, id string) error {
 	return err
 }
 
-func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
+func (t *tail) follow(ctx context.Context, h *shown.Task, seen *task.Seq) error {
 	interval := orDefault(t.interval, 200*time.Millisecond)
 	for {
 		for *seen < h.LastSeq {
@@ -112,7 +113,7 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 				continue
 			}
 			if len(evs) == 0 {
-				return fmt.Errorf("the log of %s was deleted after event %d was printed", h.PublicID, *seen)
+				return fmt.Errorf("the log of %s was deleted after event %d was printed", h.TaskID, *seen)
 			}
 			for _, e := range evs {
 				if err := t.show(h, e, false); err != nil {
@@ -122,7 +123,7 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 			}
 		}
 		// Events after the header mean that its state is old.
-		if state := h.Status.State; *seen == h.LastSeq && (state.Terminal() || state.Parked() && !t.parked) {
+		if state := h.State; *seen == h.LastSeq && (state.Terminal() || state.Parked() && !t.parked) {
 			return verdict(state)
 		}
 		if *seen == h.LastSeq {
@@ -132,15 +133,15 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 		}
 		fresh, err := t.op.find(ctx, h.ID.String())
 		if again, err := t.outage.over(ctx, err); err != nil {
-			return naming(h.PublicID, err)
+			return naming(h.TaskID, err)
 		} else if again {
 			continue
 		}
 		if fresh.LastSeq < *seen {
 			return fmt.Errorf("the log of %s ends with event %d, but event %d was printed before; was the database restored from a backup?",
-				fresh.PublicID, fresh.LastSeq, *seen)
+				fresh.TaskID, fresh.LastSeq, *seen)
 		}
-		h = fresh
+		h = &fresh.Task
 	}
 }
 
@@ -160,36 +161,34 @@ func (t *tail) all(ctx context.Context, f taskFilter) error {
 			t.c.note("Following the events of all tasks from now on.")
 		}
 		for _, e := range evs {
-			if f.state != task.StateUnspecified && (e.event.Kind != task.EventStatus || e.event.State != f.state) {
+			if f.state != task.StateUnspecified && (e.Kind != task.EventStatus || e.State != f.state) {
 				continue
 			}
-			if err := t.show(e.task, e.event, true); err != nil {
+			if err := t.show(e.task, e.logged, true); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (t *tail) show(h *task.Task, e *task.Event, named bool) error {
+func (t *tail) show(h *shown.Task, e *logged, named bool) error {
 	if t.format == outputJSON {
-		return printLine(t.c.Out, tailView{
-			ID: h.ID.String(), TaskID: h.PublicID, Agent: h.Agent, ContextID: h.ContextID, eventView: viewEvent(e),
-		})
+		return printLine(t.c.Out, tailView{h.ID, h.TaskID, h.Agent, h.ContextID, e.stored})
 	}
 	p := &printer{w: t.c.Out}
 	if named {
-		p.line("%s %s", h.PublicID, h.Agent)
+		p.line("%s %s", h.TaskID, h.Agent)
 	}
-	p.storedEvent(e)
+	p.storedEvent(e.Event)
 	return p.err
 }
 
 // await polls a task until done accepts its state, for at most timeout.
-func (c *command) await(ctx context.Context, op *operator, h *task.Task, timeout time.Duration, done func(task.State) bool) (*task.Task, error) {
+func (c *command) await(ctx context.Context, op *operator, h *shown.Task, timeout time.Duration, done func(task.State) bool) (*shown.Task, error) {
 	o := outage{c: c, limit: timeout}
-	for began := time.Now(); !done(h.Status.State); {
+	for began := time.Now(); !done(h.State); {
 		if time.Since(began) > timeout {
-			return h, fmt.Errorf("the task is still %s after %s", h.Status.State, timeout)
+			return h, fmt.Errorf("the task is still %s after %s", h.State, timeout)
 		}
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return h, err
@@ -200,7 +199,7 @@ func (c *command) await(ctx context.Context, op *operator, h *task.Task, timeout
 		} else if again {
 			continue
 		}
-		h = fresh
+		h = &fresh.Task
 	}
 	return h, nil
 }

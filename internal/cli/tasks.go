@@ -105,7 +105,7 @@ func (c *command) printTasks(rows []shown.Task, format output) error {
 	lines := [][]string{{"TASK", "AGENT", "STATE", "EVENTS", "SINCE", "TENANT", "OWNER", "CONTEXT"}}
 	for i := range rows {
 		r := &rows[i]
-		lines = append(lines, []string{r.TaskID, r.Agent, r.State, fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID})
+		lines = append(lines, []string{r.TaskID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID})
 	}
 	return table(c.Out, lines)
 }
@@ -123,11 +123,11 @@ run that failed. The JSON is Holdfast's own format, not that of an A2A version.`
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			d, h, err := op.detail(ctx, args[0])
+			d, err := op.find(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			t, err := op.whole(ctx, h)
+			t, err := op.whole(ctx, &d.Task)
 			if err != nil {
 				return err
 			}
@@ -135,16 +135,18 @@ run that failed. The JSON is Holdfast's own format, not that of an A2A version.`
 			if err := op.api.Get(ctx, adminclient.OfTask(t.ID.String(), "lineage"), nil, &calls); err != nil {
 				return err
 			}
-			failure, err := failureOf(ctx, op, t)
+			failure, err := failureOf(ctx, op, &d.Task, t.Status.State)
 			if err != nil {
 				return err
 			}
 			if *format == outputJSON {
-				v := viewTask(&d.Task, t, &calls)
-				v.Failure = failure
+				v, err := viewTask(d, t, &calls, failure)
+				if err != nil {
+					return err
+				}
 				return printJSON(c.Out, v)
 			}
-			return printStoredTask(&printer{w: c.Out}, t, &calls, failure)
+			return printStoredTask(&printer{w: c.Out}, d, t, &calls, failure)
 		})
 	}
 	return cmd
@@ -163,8 +165,8 @@ type failureView struct {
 const failureTail = 100
 
 // failureOf returns the newest run of a task that failed; nil: the end of the log has no such run, or the task has ended well.
-func failureOf(ctx context.Context, op *operator, t *task.Task) (*failureView, error) {
-	if s := t.Status.State; s == task.StateCompleted || s == task.StateCanceled {
+func failureOf(ctx context.Context, op *operator, t *shown.Task, state task.State) (*failureView, error) {
+	if state == task.StateCompleted || state == task.StateCanceled {
 		return nil, nil //nolint:nilnil // absence is an answer here and no failure
 	}
 	evs, err := op.events(ctx, t, max(0, t.LastSeq-failureTail))
@@ -218,7 +220,7 @@ not see: they record failed attempts and checkpoints. With -o json every event i
 				return err
 			}
 			for from := task.Seq(*after); ; {
-				events, err := op.events(ctx, t, from)
+				events, err := op.events(ctx, &t.Task, from)
 				if err != nil || len(events) == 0 {
 					return err
 				}

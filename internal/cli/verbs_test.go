@@ -410,11 +410,11 @@ func TestFiltersBecomeJobs(t *testing.T) {
 			raw, _ := io.ReadAll(r.Body)
 			bodies = append(bodies, string(raw))
 			w.WriteHeader(http.StatusCreated)
-			_, _ = w.Write([]byte(`{"id":"j1","state":"waiting"}`))
+			_, _ = w.Write([]byte(`{"id":"0199a3c1-0000-7000-8000-000000000007","state":"waiting"}`))
 			return
 		}
 		reads++
-		_, _ = w.Write([]byte(`{"id":"j1","state":"done","matched":3,"done":2,"skipped":1,"failed":` + strconv.Itoa(reads/2) + `}`))
+		_, _ = w.Write([]byte(`{"id":"0199a3c1-0000-7000-8000-000000000007","state":"done","matched":3,"done":2,"skipped":1,"failed":` + strconv.Itoa(reads/2) + `}`))
 	}))
 	t.Cleanup(server.Close)
 	run := func(args ...string) result {
@@ -422,7 +422,7 @@ func TestFiltersBecomeJobs(t *testing.T) {
 	}
 	r := run("cancel", "--agent", "x", "--state", "working,input-required", "--dry-run")
 	require.Zero(t, r.code, r.err)
-	require.Equal(t, "job j1 done: 3 matched, 2 done, 1 skipped, 0 failed\n", r.out)
+	require.Equal(t, "job 0199a3c1-0000-7000-8000-000000000007 done: 3 matched, 2 done, 1 skipped, 0 failed\n", r.out)
 	require.Equal(t, exitFailed, run("retry", "--tenant", "", "--last", "--reason", "fixed").code, "a task failed")
 	require.Len(t, bodies, 2)
 	require.JSONEq(t, `{"action":"cancel","dry_run":true,"filter":{"agent":"x","states":["working","input-required"]},"reason":"holdfast tasks cancel"}`, bodies[0])

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// taskEvent is an event with the header of its task.
+// taskEvent is an event with its task.
 type taskEvent struct {
-	task  *task.Task
-	event *task.Event
+	task *shown.Task
+	*logged
 }
 
 // watchedAtMost bounds the tasks of a state whose place a watch notes.
@@ -40,7 +40,7 @@ type watch struct {
 	last    string             // id of the newest event of the live list that is handled
 	newest  time.Time          // when the newest task was created, and
 	told    time.Time          // what that was at the event last
-	pending []*task.Task       // they may have events that are not read
+	pending []*shown.Task      // they may have events that are not read
 }
 
 // place is how far a task is printed.
@@ -52,7 +52,7 @@ type place struct {
 // heard is an event of the live list, or its end.
 type heard struct {
 	name, id string
-	task     *task.Task
+	task     *shown.Task
 	err      error
 }
 
@@ -86,7 +86,7 @@ func (w *watch) next(ctx context.Context) (out []taskEvent, err error) {
 			after = e.Seq
 		}
 	}
-	w.seen[h.ID], w.pending = place{after, seen.ended || h.Status.State.Terminal()}, w.pending[1:]
+	w.seen[h.ID], w.pending = place{after, seen.ended || h.State.Terminal()}, w.pending[1:]
 	return out, nil
 }
 
@@ -139,14 +139,11 @@ func (w *watch) leave() {
 	w.list = nil
 }
 
-func changedTask(data []byte) (*task.Task, error) {
+func changedTask(data []byte) (*shown.Task, error) {
 	var c struct {
 		Task shown.Task `json:"task"`
 	}
-	if err := json.Unmarshal(data, &c); err != nil {
-		return nil, err
-	}
-	return headerOf(&c.Task, nil)
+	return &c.Task, json.Unmarshal(data, &c)
 }
 
 // hear handles an event of the live list. After an error the list is closed; opened again, it continues before that event.
@@ -175,7 +172,7 @@ func (w *watch) hear(ctx context.Context) (name string, err error) {
 	return h.name, nil
 }
 
-func (w *watch) add(changed ...*task.Task) {
+func (w *watch) add(changed ...*shown.Task) {
 	for _, h := range changed {
 		if h.CreatedAt.After(w.newest) {
 			w.newest = h.CreatedAt
@@ -194,9 +191,9 @@ func (w *watch) resync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var changed []*task.Task
+	var changed []*shown.Task
 	for id, h := range found {
-		if _, known := w.seen[id]; known || !h.Status.State.Terminal() || h.CreatedAt.After(w.begun) {
+		if _, known := w.seen[id]; known || !h.State.Terminal() || h.CreatedAt.After(w.begun) {
 			changed = append(changed, h)
 		}
 	}
@@ -210,10 +207,10 @@ func (w *watch) resync(ctx context.Context) error {
 		case err != nil:
 			return err
 		default:
-			changed = append(changed, h)
+			changed = append(changed, &h.Task)
 		}
 	}
-	slices.SortFunc(changed, func(a, b *task.Task) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(changed, func(a, b *shown.Task) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	w.add(changed...)
 	return nil
 }
@@ -225,7 +222,7 @@ func (w *watch) note(ctx context.Context) error {
 		return err
 	}
 	for id, h := range found {
-		w.seen[id] = place{h.LastSeq, h.Status.State.Terminal()}
+		w.seen[id] = place{h.LastSeq, h.State.Terminal()}
 		if h.CreatedAt.After(w.begun) {
 			w.begun = h.CreatedAt
 		}
@@ -235,7 +232,7 @@ func (w *watch) note(ctx context.Context) error {
 }
 
 // tasks returns the tasks of the filter that are open, and the newest ones that were created since a time.
-func (w *watch) tasks(ctx context.Context, since time.Time, newest int) (map[task.ID]*task.Task, error) {
+func (w *watch) tasks(ctx context.Context, since time.Time, newest int) (map[task.ID]*shown.Task, error) {
 	filter := w.filter
 	filter.state, filter.since, filter.limit = task.StateUnspecified, since, newest
 	filters := []taskFilter{filter}
@@ -245,18 +242,14 @@ func (w *watch) tasks(ctx context.Context, since time.Time, newest int) (map[tas
 			filters = append(filters, filter)
 		}
 	}
-	found := map[task.ID]*task.Task{}
+	found := map[task.ID]*shown.Task{}
 	for _, f := range filters {
 		rows, err := w.op.tasks(ctx, f)
 		if err != nil {
 			return nil, err
 		}
 		for i := range rows {
-			h, err := headerOf(&rows[i], nil)
-			if err != nil {
-				return nil, err
-			}
-			found[h.ID] = h
+			found[rows[i].ID] = &rows[i]
 		}
 	}
 	return found, nil

@@ -48,7 +48,7 @@ func TestWatchAfterMissedChanges(t *testing.T) {
 			ends++
 		}
 		for _, e := range evs {
-			seqs = append(seqs, e.event.Seq)
+			seqs = append(seqs, e.Seq)
 		}
 		require.Less(t, ends, 5)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -51,7 +52,7 @@ runs) or gone (it was not seen for 90 seconds). SEEN is accurate to a minute.`,
 			for i := range all {
 				v := &all[i]
 				rows = append(rows, []string{
-					v.ID, v.Name, v.Version, v.State, strconv.Itoa(v.Running), v.LastSeen.UTC().Format("2006-01-02 15:04"), strings.Join(v.Agents, " "), v.SDK,
+					v.ID.String(), v.Name, v.Version, v.State, strconv.Itoa(v.Running), v.LastSeen.Format("2006-01-02 15:04"), strings.Join(v.Agents, " "), v.SDK,
 				})
 			}
 			if *format == outputJSON {
@@ -63,7 +64,7 @@ runs) or gone (it was not seen for 90 seconds). SEEN is accurate to a minute.`,
 	return cmd
 }
 
-func (o *operator) workers(ctx context.Context, q url.Values) ([]shown.Worker, error) {
+func (o *operator) workers(ctx context.Context, q url.Values) ([]store.RemoteWorker, error) {
 	var got shown.Workers
 	err := o.api.Get(ctx, "/workers", q, &got)
 	return got.Workers, err
@@ -74,7 +75,7 @@ func (o *operator) workersOf(ctx context.Context, version string) (ids []string,
 	all, err := o.workers(ctx, query("connected", "true", "limit", "10000"))
 	for i := range all {
 		if w := &all[i]; w.State == "connected" && w.Version == version {
-			ids = append(ids, w.ID)
+			ids = append(ids, w.ID.String())
 		}
 	}
 	return ids, err

@@ -14,9 +14,9 @@ import (
 type figures struct {
 	measureEvery time.Duration
 
-	queue    *telemetry.Figures[[]telemetry.QueueDepth]
-	pushes   *telemetry.Figures[telemetry.Pushes]
-	database *telemetry.Figures[telemetry.Database]
+	queue    *telemetry.Figures[[]store.QueueDepth]
+	pushes   *telemetry.Figures[store.PushCounts]
+	database *telemetry.Figures[*store.Figures]
 }
 
 const (
@@ -29,9 +29,9 @@ func newFigures(cfg *config.Config) *figures {
 	every := min(5*time.Minute, ahead(cfg))
 	return &figures{
 		measureEvery: every,
-		queue:        telemetry.NewFigures[[]telemetry.QueueDepth](3 * countEvery),
-		pushes:       telemetry.NewFigures[telemetry.Pushes](3 * countEvery),
-		database:     telemetry.NewFigures[telemetry.Database](3 * every),
+		queue:        telemetry.NewFigures[[]store.QueueDepth](3 * countEvery),
+		pushes:       telemetry.NewFigures[store.PushCounts](3 * countEvery),
+		database:     telemetry.NewFigures[*store.Figures](3 * every),
 	}
 }
 
@@ -52,10 +52,10 @@ func figureDuties(e *env, st *store.Store) []upkeep.Duty {
 	}
 	duties := []upkeep.Duty{
 		figureDuty("queue_figures", countEvery, countTimeout, f.queue, queueDepths(st, agents)),
-		figureDuty("database_figures", f.measureEvery, 0, f.database, databaseFigures(st)),
+		figureDuty("database_figures", f.measureEvery, 0, f.database, st.Figures),
 	}
 	if e.cfg.Push.Enabled {
-		duties = append(duties, figureDuty("push_figures", countEvery, countTimeout, f.pushes, pushCounts(st)))
+		duties = append(duties, figureDuty("push_figures", countEvery, countTimeout, f.pushes, st.CountPushes))
 	}
 	return duties
 }
@@ -72,48 +72,16 @@ func figureDuty[T any](name string, every, timeout time.Duration, to *telemetry.
 	})}
 }
 
-func queueDepths(st *store.Store, agents []string) func(context.Context) ([]telemetry.QueueDepth, error) {
-	return func(ctx context.Context) ([]telemetry.QueueDepth, error) {
+func queueDepths(st *store.Store, agents []string) func(context.Context) ([]store.QueueDepth, error) {
+	return func(ctx context.Context) ([]store.QueueDepth, error) {
 		rows, err := st.QueueDepths(ctx)
 		if err != nil {
 			return nil, err
 		}
 		parked, err := st.Parked(ctx, agents)
-		out := make([]telemetry.QueueDepth, 0, len(rows)+len(parked))
-		for _, r := range rows {
-			out = append(out, telemetry.QueueDepth{Agent: r.Agent, Waiting: r.Waiting, Timers: r.Timers, Calls: r.Calls, Running: r.Running, Oldest: r.Oldest, Away: r.Away})
-		}
 		for agent, tasks := range parked {
-			out = append(out, telemetry.QueueDepth{Agent: agent, Parked: tasks})
+			rows = append(rows, store.QueueDepth{Agent: agent, Parked: tasks})
 		}
-		return out, err
-	}
-}
-
-func pushCounts(st *store.Store) func(context.Context) (telemetry.Pushes, error) {
-	return func(ctx context.Context) (telemetry.Pushes, error) {
-		n, err := st.CountPushes(ctx)
-		return telemetry.Pushes{Backlog: n.Backlog, Oldest: n.Oldest, Disabled: n.Disabled}, err
-	}
-}
-
-func databaseFigures(st *store.Store) func(context.Context) (telemetry.Database, error) {
-	return func(ctx context.Context) (telemetry.Database, error) {
-		f, err := st.Figures(ctx)
-		if err != nil {
-			return telemetry.Database{}, err
-		}
-		out := telemetry.Database{Bytes: f.Bytes, APIKeys: map[string]int64{
-			"active": f.Keys.Active, "expiring": f.Keys.Expiring, "expired": f.Keys.Expired, "revoked": f.Keys.Revoked,
-		}}
-		for _, t := range f.Tables {
-			out.Tables = append(out.Tables, telemetry.Table(t))
-		}
-		for _, p := range f.Partitions {
-			out.Partitions = append(out.Partitions, telemetry.Partitions{
-				Of: p.Family, Begin: p.Begin, End: p.End, Ahead: p.Ahead, Attached: p.Attached, Detaching: p.Detaching, Detached: p.Detached,
-			})
-		}
-		return out, nil
+		return rows, err
 	}
 }

@@ -41,9 +41,11 @@ func export(e *env, agents *agents, access *access, st *store.Store, keeper *wor
 		p.SigningKey = ring.Times
 	}
 	telemetry.RegisterProcess(e.registry, p)
+	pools := map[string]func() telemetry.PoolStat{}
 	for name, p := range st.Pools() {
-		telemetry.RegisterPool(e.registry, name, func() telemetry.PoolStat { return p.Stat() })
+		pools[name] = func() telemetry.PoolStat { return p.Stat() }
 	}
+	telemetry.RegisterPools(e.registry, pools)
 	e.figures.export(e, agents.names)
 	return nil
 }

@@ -389,15 +389,15 @@ func (o *Operator) Count(ctx context.Context, f *AdminFilter) (*AdminCounts, err
 
 // AdminEvent is an event of a log as it is stored.
 type AdminEvent struct {
-	Seq        task.Seq
-	Kind       task.EventKind
-	At         time.Time
-	Attempt    task.Attempt
-	State      task.State
-	ArtifactID string
-	Append     bool
-	Last       bool
-	Payload    json.RawMessage // nil: none
+	Seq        task.Seq        `json:"seq"`
+	Kind       task.EventKind  `json:"kind"`
+	At         time.Time       `json:"at"`
+	Attempt    task.Attempt    `json:"attempt"`
+	State      task.State      `json:"state,omitzero"`
+	ArtifactID string          `json:"artifact_id,omitempty"`
+	Append     bool            `json:"append,omitempty"`
+	Last       bool            `json:"last,omitempty"`
+	Payload    json.RawMessage `json:"payload,omitempty"`
 }
 
 // logBytes is how much a page of a log reads, unless one event alone is larger.
@@ -409,7 +409,7 @@ func (o *Operator) Log(ctx context.Context, t *AdminTask, at task.Seq, back bool
 	m := &meter{DBTX: o.sees.db, most: logBytes, account: limit.AccountOf(ctx)}
 	id := uuid.UUID(t.Task.ID)
 	if len(kinds) == 0 {
-		kinds = []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun}
+		kinds = task.EventKinds
 	}
 	of := make([]int16, len(kinds))
 	for i, k := range kinds {
@@ -455,12 +455,12 @@ func adminEvents(m *meter, rows []dbsqlc.AdminLogRow, most int) (evs []AdminEven
 
 // AdminArtifact is what the keys of the log say about an artifact.
 type AdminArtifact struct {
-	ID     string
-	First  task.Seq // of its first event
-	Base   task.Seq // of the chunk that all later ones are appended to
-	Newest task.Seq // of its newest event
-	Chunks int64
-	Last   bool // the newest event says that none follows
+	ID     string   `json:"id"`
+	First  task.Seq `json:"first_seq"`
+	Base   task.Seq `json:"base_seq"` // of the chunk that all later ones are appended to
+	Newest task.Seq `json:"seq"`
+	Chunks int64    `json:"chunks"`
+	Last   bool     `json:"complete,omitempty"` // the newest event says that none follows
 }
 
 // Artifacts returns the first artifacts of a task, or with an id only this one; more says that there are others.
@@ -511,9 +511,11 @@ func (o *Operator) Chunks(ctx context.Context, t *AdminTask, a *AdminArtifact, a
 
 // AdminUsage is what agents say that a model has used. The counts are decimal numbers.
 type AdminUsage struct {
-	Model                string // empty: the agent does not say
-	Reports              int64
-	Input, Output, Total string
+	Model   string      `json:"model,omitempty"` // empty: the agent does not say
+	Reports int64       `json:"reports"`
+	Input   json.Number `json:"input_tokens"`
+	Output  json.Number `json:"output_tokens"`
+	Total   json.Number `json:"total_tokens"`
 }
 
 // maxModels bounds the models of one answer.
@@ -527,7 +529,7 @@ func (o *Operator) Usage(ctx context.Context, t *AdminTask) ([]AdminUsage, error
 	}
 	out := make([]AdminUsage, len(rows))
 	for i, r := range rows {
-		out[i] = AdminUsage{Model: r.Model, Reports: r.Reports, Input: r.InputTokens, Output: r.OutputTokens, Total: r.TotalTokens}
+		out[i] = AdminUsage{r.Model, r.Reports, json.Number(r.InputTokens), json.Number(r.OutputTokens), json.Number(r.TotalTokens)}
 	}
 	return out, nil
 }
@@ -545,15 +547,16 @@ func (t *AdminTask) Decoded(e *AdminEvent) (*task.Event, error) {
 
 // AdminRun is a run that has ended, or the one under way.
 type AdminRun struct {
-	Run, Turn int
-	Attempt   task.Attempt
-	Worker    task.ID
-	Name      string // of the worker's process
-	StartedAt time.Time
-	EndedAt   time.Time // zero: it runs
-	Outcome   string    // as in view v_runs
-	Error     string
-	Seq       task.Seq // of the event that ended it
+	Run       int          `json:"run"`
+	Turn      int          `json:"turn"`
+	Attempt   task.Attempt `json:"attempt"`
+	Worker    task.ID      `json:"worker,omitzero"`
+	Name      string       `json:"worker_name,omitempty"` // of the worker's process
+	StartedAt time.Time    `json:"started_at,omitzero"`
+	EndedAt   time.Time    `json:"ended_at,omitzero"` // zero: it runs
+	Outcome   string       `json:"outcome"`           // as in view v_runs
+	Error     string       `json:"error,omitempty"`
+	Seq       task.Seq     `json:"seq,omitempty"` // of the event that ended it
 }
 
 // maxRuns bounds the runs of one answer. A task has few.
@@ -568,6 +571,7 @@ func (o *Operator) Runs(ctx context.Context, t *AdminTask) (runs []AdminRun, mor
 	if len(rows) > maxRuns {
 		rows, more = rows[:maxRuns], true
 	}
+	runs = make([]AdminRun, 0, len(rows)+1)
 	turn := 1
 	for i, r := range rows {
 		run := AdminRun{
@@ -594,12 +598,13 @@ func (o *Operator) Runs(ctx context.Context, t *AdminTask) (runs []AdminRun, mor
 
 // AdminQueued says what a task in the queue waits for.
 type AdminQueued struct {
-	Phase       string // as in view v_queue
-	AvailableAt time.Time
-	Turn, Tries int
-	Worker      task.ID
-	Name        string // of the worker's process
-	AwaySince   time.Time
+	Phase       string    `json:"phase"` // as in view v_queue
+	AvailableAt time.Time `json:"available_at,omitzero"`
+	Turn        int       `json:"turn"`
+	Tries       int       `json:"tries"`
+	Worker      task.ID   `json:"worker,omitzero"`
+	Name        string    `json:"worker_name,omitempty"` // of the worker's process
+	AwaySince   time.Time `json:"away_since,omitzero"`
 }
 
 // Queued returns the queue row of a task; nil: it has none.
@@ -628,15 +633,15 @@ func (o *Operator) Pushes(ctx context.Context, f PushFilter) ([]PushRow, error) 
 
 // AdminProcess is a registered process.
 type AdminProcess struct {
-	ID         task.ID
-	Name       string
-	Version    string
-	Roles      string
-	StartedAt  time.Time
-	LeaseUntil time.Time
-	Alive      bool
-	Running    int64
-	Duties     []string
+	ID         task.ID   `json:"id"`
+	Name       string    `json:"name"`
+	Version    string    `json:"version"`
+	Roles      string    `json:"roles"`
+	StartedAt  time.Time `json:"started_at"`
+	LeaseUntil time.Time `json:"lease_until"`
+	Alive      bool      `json:"alive"`
+	Running    int64     `json:"running"`
+	Duties     []string  `json:"duties"`
 }
 
 // maxProcesses bounds the processes of one answer.
@@ -657,10 +662,10 @@ func (s *Store) Registered(ctx context.Context) ([]AdminProcess, error) {
 
 // Outage is an agent that is away.
 type Outage struct {
-	Agent  string
-	Since  time.Time
-	LastAt time.Time // of the newest try
-	Error  string
+	Agent  string    `json:"-"`
+	Since  time.Time `json:"since"`
+	LastAt time.Time `json:"last_at"` // of the newest try
+	Error  string    `json:"error,omitempty"`
 }
 
 // Outages lists the agents that are away now.
@@ -675,16 +680,16 @@ func (s *Store) Outages(ctx context.Context) ([]Outage, error) {
 
 // AuditPlace is a place in the audit log.
 type AuditPlace struct {
-	At    time.Time
-	Chain int
-	N     int64
+	At    time.Time `json:"at"`
+	Chain int       `json:"chain"`
+	N     int64     `json:"n"`
 }
 
 // AuditRow is a row of the audit log.
 type AuditRow struct {
 	AuditPlace
-	Login   string
-	Entries json.RawMessage // an array
+	Login   string          `json:"login"`
+	Entries json.RawMessage `json:"entries"` // an array
 }
 
 // Audit returns the rows of the audit log before a place (zero: from the newest on), the newest first, but none before since.

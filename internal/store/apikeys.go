@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -13,17 +12,17 @@ import (
 
 // APIKey is a client's API key. Only the client has its secret; the database has a hash.
 type APIKey struct {
-	ID      string
-	Hash    []byte // SHA-256
-	Name    string
-	Tenant  string
-	Subject string
-	Scopes  []string
+	ID      string   `json:"id"`
+	Hash    []byte   `json:"-"` // SHA-256
+	Name    string   `json:"name,omitempty"`
+	Tenant  string   `json:"tenant"`
+	Subject string   `json:"subject"`
+	Scopes  []string `json:"scopes"`
 
-	CreatedAt  time.Time
-	ExpiresAt  time.Time // zero: never
-	RevokedAt  time.Time // zero: not revoked
-	LastUsedAt time.Time // accurate to five minutes; zero: never
+	CreatedAt  time.Time `json:"created_at"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`   // zero: never
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`   // zero: not revoked
+	LastUsedAt time.Time `json:"last_used_at,omitzero"` // accurate to five minutes; zero: never
 }
 
 // FindAPIKey reads a key by its id. It returns nil if the key does not exist.
@@ -100,14 +99,8 @@ func (v View) revokeKey(ctx context.Context, id string, tenant *string) (*APIKey
 }
 
 func apiKey(r *dbsqlc.APIKey) *APIKey {
-	when := func(at pgtype.Timestamptz) time.Time {
-		if !at.Valid {
-			return time.Time{}
-		}
-		return at.Time
-	}
 	return &APIKey{
 		ID: r.KeyID, Hash: r.KeyHash, Name: r.Name, Tenant: r.Tenant, Subject: r.Subject, Scopes: r.Scopes,
-		CreatedAt: r.CreatedAt, ExpiresAt: when(r.ExpiresAt), RevokedAt: when(r.RevokedAt), LastUsedAt: when(r.LastUsedAt),
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt.Time, RevokedAt: r.RevokedAt.Time, LastUsedAt: r.LastUsedAt.Time,
 	}
 }

@@ -322,14 +322,14 @@ func (s *Store) result(ctx context.Context, child uuid.UUID, upto task.Seq, most
 
 // CallRow is a call as operators see it.
 type CallRow struct {
-	ID       string
-	Agent    string
-	Parent   task.ID
-	Task     task.ID
-	Answers  bool
-	Result   task.State // unspecified: none yet
-	Error    string
-	CalledAt time.Time
+	ID       string     `json:"id"`
+	Agent    string     `json:"agent,omitempty"`
+	Parent   task.ID    `json:"-"`
+	Task     task.ID    `json:"task"`
+	Answers  bool       `json:"-"`
+	Result   task.State `json:"result,omitzero"` // unspecified: none yet
+	Error    string     `json:"error,omitempty"`
+	CalledAt time.Time  `json:"called_at"`
 }
 
 // Calls returns the calls of a task, and the one that has created it, in their order.

@@ -364,12 +364,14 @@ func (s *Store) Held(ctx context.Context, worker task.ID, ids []task.ID) ([]Owne
 
 // QueueDepth counts the queued and running tasks of one agent.
 type QueueDepth struct {
-	Agent            string
-	Waiting, Running int64
-	Timers           int64 // tasks whose agent waits for a time
-	Calls            int64 // tasks whose agent waits for tasks that it has called
-	Oldest           time.Duration
-	Away             time.Duration // how long the agent has been away; 0: it is not known to be away
+	Agent         string  `json:"-"`
+	Waiting       int64   `json:"waiting"`
+	Running       int64   `json:"running"`
+	Timers        int64   `json:"timers"` // tasks whose agent waits for a time
+	Calls         int64   `json:"calls"`  // tasks whose agent waits for tasks that it has called
+	Parked        int64   `json:"parked"` // tasks that wait for their client, as Parked counts them
+	OldestSeconds float64 `json:"oldest_seconds"`
+	AwaySeconds   float64 `json:"-"` // how long the agent has been away; 0: it is not known to be away
 }
 
 // maxParked bounds the tasks that Parked counts.
@@ -398,7 +400,7 @@ func (s *Store) QueueDepths(ctx context.Context) ([]QueueDepth, error) {
 	for i, r := range rows {
 		out[i] = QueueDepth{
 			Agent: r.Agent, Waiting: r.Waiting, Running: r.Running, Timers: r.Timers, Calls: r.Calls,
-			Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Away: time.Duration(r.AwaySeconds * float64(time.Second)),
+			OldestSeconds: r.OldestSeconds, AwaySeconds: r.AwaySeconds,
 		}
 	}
 	return out, nil

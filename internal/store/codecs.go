@@ -3,14 +3,17 @@ package store
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 )
 
-// registerCodecs makes a connection accept and return uuid.UUID, and encode arrays without an allocation for each element.
+// registerCodecs makes a connection accept and return uuid.UUID, return times in UTC, and encode arrays without an allocation for
+// each element.
 func registerCodecs(m *pgtype.Map) {
 	pgxuuid.Register(m)
+	m.RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
 	m.RegisterType(&pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: uuidCodec{}})
 	registerArray(m, pgtype.TextArrayOID, func(s string) int { return len(s) }, func(b []byte, s string) []byte { return append(b, s...) })
 	registerArray(m, pgtype.BoolArrayOID, func(bool) int { return 1 }, func(b []byte, v bool) []byte {

@@ -177,7 +177,7 @@ func TestNextClaimAndAttempts(t *testing.T) {
 
 	tries := storetest.Must(f.PushAttempts(t.Context(), id, "c", 10))(t)
 	require.Len(t, tries, 2)
-	require.Equal(t, []any{200, "delivered", 1, time.Millisecond}, []any{tries[0].Status, tries[0].Class, tries[0].Attempt, tries[0].Took})
+	require.Equal(t, []any{200, "delivered", 1, 1.0}, []any{tries[0].Status, tries[0].Class, tries[0].Attempt, tries[0].TookMS})
 	require.Equal(t, []any{500, "server", 1, "test"}, []any{tries[1].Status, tries[1].Class, tries[1].Attempt, tries[1].Worker})
 	require.Len(t, storetest.Must(f.PushAttempts(t.Context(), id, "", 1))(t), 1)
 }

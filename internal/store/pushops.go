@@ -94,17 +94,18 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 
 // PushAttempt is one recorded delivery attempt.
 type PushAttempt struct {
-	ID         int64
-	ConfigID   string
-	At         time.Time // it was begun
-	From, To   task.Seq
-	DeliveryID string
-	Attempt    int // of this delivery, from 1
-	Class      string
-	Status     int // 0: no answer
-	Error      string
-	Took       time.Duration
-	Worker     string // name of the process
+	ID         int64     `json:"-"`
+	ConfigID   string    `json:"config_id"`
+	At         time.Time `json:"at"` // it was begun
+	From       task.Seq  `json:"from_seq"`
+	To         task.Seq  `json:"to_seq"`
+	DeliveryID string    `json:"delivery_id"`
+	Attempt    int       `json:"attempt"` // of this delivery, from 1
+	Class      string    `json:"class"`
+	Status     int       `json:"status,omitempty"` // 0: no answer
+	Error      string    `json:"error,omitempty"`
+	TookMS     float64   `json:"took_ms"`
+	Worker     string    `json:"worker,omitempty"` // name of the process
 }
 
 // PushAttempts lists the newest attempts of a configuration, or of all configurations of a task.
@@ -119,7 +120,7 @@ func (s *Store) PushAttempts(ctx context.Context, id task.ID, configID string, l
 		out[i] = PushAttempt{
 			ID: r.ID, ConfigID: r.ConfigID, At: r.StartedAt, From: task.Seq(r.FromSeq), To: task.Seq(r.ToSeq),
 			DeliveryID: r.DeliveryID, Attempt: int(r.Attempt), Class: r.Class, Status: int(r.Status.Int32), Error: r.Error.String,
-			Took: time.Duration(r.Duration.Microseconds) * time.Microsecond, Worker: r.WorkerName,
+			TookMS: float64(r.Duration.Microseconds) / 1000, Worker: r.WorkerName,
 		}
 	}
 	return out, nil

@@ -156,24 +156,17 @@ func (s *Store) LookRemote(ctx context.Context, agents map[string]RemoteLimits) 
 
 // RemoteWorker is a process that connects to claim runs.
 type RemoteWorker struct {
-	ID                          task.ID
-	Name, Version, SDK, Replica string
-	Agents                      []string
-	FirstSeen, LastSeen         time.Time
-	Connected                   bool
-	RetiredAt                   time.Time // zero: it may claim
-	Running                     int
-}
-
-// State says whether the worker is connected, retired (connected, and told to claim no more) or gone.
-func (w *RemoteWorker) State() string {
-	switch {
-	case !w.Connected:
-		return "gone"
-	case !w.RetiredAt.IsZero():
-		return "retired"
-	}
-	return "connected"
+	ID        task.ID   `json:"id"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	SDK       string    `json:"sdk"`
+	Replica   string    `json:"replica"`
+	Agents    []string  `json:"agents"`
+	FirstSeen time.Time `json:"first_seen"`
+	LastSeen  time.Time `json:"last_seen"`
+	State     string    `json:"state"`               // connected, retired (connected, and told to claim no more) or gone
+	RetiredAt time.Time `json:"retired_at,omitzero"` // zero: it may claim
+	Running   int       `json:"running"`
 }
 
 // SeenRemote records that a replica has answered these workers, and returns those of them that are retired.

@@ -208,17 +208,20 @@ const PushLagBound = 10_000
 
 // PushLags says how many webhooks lag, each number up to PushLagBound.
 type PushLags struct {
-	Due, Failing, Disabled int64
-	Oldest                 time.Duration // how long the oldest delivery that is due has waited
-	Hosts                  []PushLagOfHost
+	Due           int64           `json:"due"`
+	Failing       int64           `json:"failing"`
+	Disabled      int64           `json:"disabled"`
+	OldestSeconds float64         `json:"oldest_seconds"` // how long the oldest delivery that is due has waited
+	Hosts         []PushLagOfHost `json:"hosts"`
 }
 
 // PushLagOfHost says how many webhooks of one receiver fail.
 type PushLagOfHost struct {
-	Host              string
-	Failing, Disabled int64 // Failing includes those that are disabled
-	Since             time.Time
-	Error             string // of one of them
+	Host     string    `json:"host"`
+	Failing  int64     `json:"failing"` // includes those that are disabled
+	Disabled int64     `json:"disabled"`
+	Since    time.Time `json:"since"`
+	Error    string    `json:"error,omitempty"` // of one of them
 }
 
 // PushLags measures the webhooks of all tenants.
@@ -227,7 +230,7 @@ func (s *Store) PushLags(ctx context.Context) (*PushLags, error) {
 	if err != nil {
 		return nil, translate("measure webhooks", err)
 	}
-	out := &PushLags{Due: r.Due, Failing: r.Failing, Disabled: r.Disabled, Oldest: time.Duration(r.OldestSeconds * float64(time.Second))}
+	out := &PushLags{Due: r.Due, Failing: r.Failing, Disabled: r.Disabled, OldestSeconds: r.OldestSeconds, Hosts: []PushLagOfHost{}}
 	hosts, err := s.q.PushLagsOfHosts(ctx, s.api, dbsqlc.PushLagsOfHostsParams{Bound: PushLagBound, MaxRows: 10})
 	for _, h := range hosts {
 		out.Hosts = append(out.Hosts, PushLagOfHost(h))
@@ -256,9 +259,10 @@ func (o *Operator) ListAPIKeys(ctx context.Context, before string, limit int) ([
 
 // Duty is a duty and the process that has it.
 type Duty struct {
-	Name, Holder string // Holder: the name of the process; "": it is gone
-	Until        time.Time
-	Held         bool
+	Name   string    `json:"name"`
+	Holder string    `json:"holder,omitempty"` // the name of the process; "": it is gone
+	Until  time.Time `json:"until"`
+	Held   bool      `json:"held"`
 }
 
 // Duties lists the duties that processes have or had.
@@ -290,12 +294,14 @@ func (s *Store) TableSizes(ctx context.Context) ([]TableSize, error) {
 
 // DatabaseFacts describes the database.
 type DatabaseFacts struct {
-	Bytes                       int64
-	Version, Contract           string // of PostgreSQL, and of the views
-	Connections, MaxConnections int64  // of the whole PostgreSQL
-	StartedAt                   time.Time
+	Bytes          int64     `json:"bytes"`
+	Version        string    `json:"version"`     // of PostgreSQL
+	Contract       string    `json:"contract"`    // of the views
+	Connections    int64     `json:"connections"` // of the whole PostgreSQL
+	MaxConnections int64     `json:"max_connections"`
+	StartedAt      time.Time `json:"started_at"`
 	// Oldest is when the oldest task was created; zero: no task exists.
-	Oldest time.Time
+	Oldest time.Time `json:"oldest_task,omitzero"`
 }
 
 // Database describes the database.
@@ -320,8 +326,14 @@ func (s *Store) RemoteWorkersOf(ctx context.Context, agent string, connected boo
 	out := make([]RemoteWorker, len(rows))
 	for i, r := range rows {
 		out[i] = RemoteWorker{
-			ID: task.ID(r.Worker), Name: r.Name, Version: r.Version, SDK: r.Sdk, Replica: r.Replica, Agents: r.Agents,
-			FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, Connected: r.Connected, RetiredAt: r.RetiredAt.Time, Running: int(r.Running),
+			ID: task.ID(r.Worker), Name: r.Name, Version: r.Version, SDK: r.Sdk, Replica: r.Replica, Agents: r.Agents, State: "connected",
+			FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, RetiredAt: r.RetiredAt.Time, Running: int(r.Running),
+		}
+		switch {
+		case !r.Connected:
+			out[i].State = "gone"
+		case r.RetiredAt.Valid:
+			out[i].State = "retired"
 		}
 	}
 	return out, translate("list remote workers", err)

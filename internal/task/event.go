@@ -2,6 +2,8 @@ package task
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -20,19 +22,28 @@ const (
 	EventRun
 )
 
+// EventKinds are all kinds, in the order of their numbers.
+var EventKinds = []EventKind{EventMessage, EventStatus, EventArtifact, EventRun}
+
 // String returns the name used in logs and in the operators' views.
 func (k EventKind) String() string {
-	switch k {
-	case EventMessage:
-		return "message"
-	case EventStatus:
-		return "status"
-	case EventArtifact:
-		return "artifact"
-	case EventRun:
-		return "run"
+	if k < EventMessage || k > EventRun {
+		return "unknown"
 	}
-	return "unknown"
+	return [...]string{"message", "status", "artifact", "run"}[k-EventMessage]
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *EventKind) UnmarshalText(text []byte) error {
+	i := slices.IndexFunc(EventKinds, func(k EventKind) bool { return k.String() == string(text) })
+	if i < 0 {
+		return fmt.Errorf("%q is not a kind of event", text)
+	}
+	*k = EventKinds[i]
+	return nil
 }
 
 // Event is one row of a task's log. Once stored it never changes, and it may be

@@ -39,6 +39,15 @@ func (id ID) String() string {
 // IsZero reports whether the id was never set.
 func (id ID) IsZero() bool { return id == ID{} }
 
+// MarshalText implements encoding.TextMarshaler.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (id *ID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseID(string(text))
+	return err
+}
+
 var errID = errors.New("not a UUID")
 
 // ParseID parses the 36-character form that String returns.

@@ -69,6 +69,15 @@ func ParseState(name string) (State, bool) {
 	return StateUnspecified, false
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. An unknown name is StateUnspecified.
+func (s *State) UnmarshalText(text []byte) error {
+	*s, _ = ParseState(string(text))
+	return nil
+}
+
 // Terminal reports whether the task has ended for good.
 func (s State) Terminal() bool { return s >= StateCompleted }
 

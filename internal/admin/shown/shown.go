@@ -1,14 +1,80 @@
-// Package shown has the types that operators read as JSON, from the command line and from the admin API. They are the program's own
-// format, in snake_case and with the names of the log, and do not depend on an A2A version.
+// Package shown has the answers of the admin API, which the command line reads. They are the program's own format, in snake_case and
+// with the names of the log, and do not depend on an A2A version. Rows that operators see as they are stored are types of package store.
 package shown
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
+
+// Task is a task as lists have it.
+type Task struct {
+	ID                task.ID      `json:"id"`
+	TaskID            string       `json:"task_id"`
+	Agent             string       `json:"agent"`
+	Tenant            string       `json:"tenant"`
+	Owner             string       `json:"owner"`
+	ContextID         string       `json:"context_id"`
+	Dialect           string       `json:"dialect"`
+	State             task.State   `json:"state"`
+	StatusAt          time.Time    `json:"status_at"`
+	CreatedAt         time.Time    `json:"created_at"`
+	LastSeq           task.Seq     `json:"last_seq"`
+	Direct            bool         `json:"direct,omitempty"`
+	Attempt           task.Attempt `json:"attempt"`
+	Runs              int          `json:"runs"`
+	Turns             int          `json:"turns"`
+	Pending           int          `json:"pending"`
+	Worker            task.ID      `json:"worker,omitzero"`
+	ClaimedAt         time.Time    `json:"claimed_at,omitzero"`
+	CancelRequestedAt time.Time    `json:"cancel_requested_at,omitzero"`
+	HeldAt            time.Time    `json:"held_at,omitzero"`
+	RetriedAs         task.ID      `json:"retried_as,omitzero"`
+	ArtifactBytes     int64        `json:"artifact_bytes"`
+	TraceID           string       `json:"trace_id,omitempty"`
+}
+
+// TasksPage is a page of tasks.
+type TasksPage struct {
+	Tasks []Task `json:"tasks"`
+	// Next is the before of the next page.
+	Next string `json:"next,omitempty"`
+	// SearchedSince is how far back a search has come; absent: there is no text, or all tasks were searched.
+	SearchedSince time.Time `json:"searched_since,omitzero"`
+}
+
+// TaskDetail is one task.
+type TaskDetail struct {
+	Task
+	Metadata      json.RawMessage    `json:"metadata,omitempty"`
+	StatusMessage json.RawMessage    `json:"status_message,omitempty"`
+	Queue         *store.AdminQueued `json:"queue,omitempty"` // what a task in the queue waits for
+}
+
+// Event is an event of a log, as it is stored.
+type Event struct {
+	store.AdminEvent
+	// A2A is the event as clients of the chosen version see it; absent: they do not see it.
+	A2A json.RawMessage `json:"a2a,omitempty"`
+}
+
+// LogPage is a page of a log.
+type LogPage struct {
+	Events []Event `json:"events"`
+	// Next is the after (or, backwards, the before) of the next page.
+	Next task.Seq `json:"next,omitempty"`
+}
+
+// Lineage has the calls of a task, and the one that created it.
+type Lineage struct {
+	CalledBy task.ID         `json:"called_by,omitzero"`
+	CallID   string          `json:"call_id,omitempty"` // of the call that created it
+	Calls    []store.CallRow `json:"calls"`
+}
 
 // The states of a webhook. The first one that applies counts.
 const (
@@ -21,7 +87,7 @@ const (
 
 // Push is a webhook.
 type Push struct {
-	ID           string    `json:"id"`
+	ID           task.ID   `json:"id"`
 	TaskID       string    `json:"task_id"`
 	Agent        string    `json:"agent"`
 	Tenant       string    `json:"tenant"`
@@ -47,11 +113,10 @@ type Push struct {
 // OfPush shows a webhook.
 func OfPush(r *store.PushRow) Push {
 	v := Push{
-		ID: r.Task.String(), TaskID: r.PublicID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, ConfigID: r.Config.ID,
-		URL: r.Config.URL, Host: r.Config.Host, Dialect: r.Config.Dialect, Artifacts: r.Config.Artifacts, CreatedAt: r.Config.CreatedAt.UTC(),
-		State: PushIdle, DeliveredSeq: r.Next - 1, Behind: max(0, r.Upto-(r.Next-1)), DueSince: r.DueSince.UTC(), DueAt: r.DueAt.UTC(),
-		Failures: r.Failures, FailingSince: r.FailingSince.UTC(), LastError: r.LastError,
-		DisabledAt: r.Config.DisabledAt.UTC(), DisabledFor: r.Config.DisabledFor,
+		ID: r.Task, TaskID: r.PublicID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, ConfigID: r.Config.ID,
+		URL: r.Config.URL, Host: r.Config.Host, Dialect: r.Config.Dialect, Artifacts: r.Config.Artifacts, CreatedAt: r.Config.CreatedAt,
+		State: PushIdle, DeliveredSeq: r.Next - 1, Behind: max(0, r.Upto-(r.Next-1)), DueSince: r.DueSince, DueAt: r.DueAt,
+		Failures: r.Failures, FailingSince: r.FailingSince, LastError: r.LastError, DisabledAt: r.Config.DisabledAt, DisabledFor: r.Config.DisabledFor,
 	}
 	switch {
 	case !v.DisabledAt.IsZero():
@@ -66,27 +131,15 @@ func OfPush(r *store.PushRow) Push {
 	return v
 }
 
-// Attempt is an attempt to deliver.
-type Attempt struct {
-	ConfigID   string    `json:"config_id"`
-	At         time.Time `json:"at"`
-	FromSeq    task.Seq  `json:"from_seq"`
-	ToSeq      task.Seq  `json:"to_seq"`
-	DeliveryID string    `json:"delivery_id"`
-	Attempt    int       `json:"attempt"`
-	Class      string    `json:"class"`
-	Status     int       `json:"status,omitempty"`
-	Error      string    `json:"error,omitempty"`
-	TookMS     float64   `json:"took_ms"`
-	Worker     string    `json:"worker,omitempty"`
+// WebhooksPage is a page of webhooks.
+type WebhooksPage struct {
+	Webhooks []Push `json:"webhooks"`
+	Next     string `json:"next,omitempty"`
 }
 
-// OfAttempt shows an attempt to deliver.
-func OfAttempt(a *store.PushAttempt) Attempt {
-	return Attempt{
-		ConfigID: a.ConfigID, At: a.At.UTC(), FromSeq: a.From, ToSeq: a.To, DeliveryID: a.DeliveryID, Attempt: a.Attempt,
-		Class: a.Class, Status: a.Status, Error: a.Error, TookMS: float64(a.Took.Microseconds()) / 1000, Worker: a.Worker,
-	}
+// Attempts are attempts to deliver.
+type Attempts struct {
+	Attempts []store.PushAttempt `json:"attempts"`
 }
 
 // Trial is a delivery to a receiver without a task, and its outcome.
@@ -103,120 +156,126 @@ type Trial struct {
 	TookMS      float64 `json:"took_ms"`
 }
 
-// The outcomes of a change to a webhook.
-const (
-	Due      = "due"      // its delivery starts now
-	Nothing  = "nothing"  // nothing to deliver
-	Disabled = "disabled" // no delivery until it is enabled
-	Enabled  = "enabled"  // enabled, with nothing to deliver
-)
-
-// Redelivered returns the outcome of a redelivery.
-func Redelivered(due, disabled bool) string {
-	switch {
-	case disabled:
-		return Disabled
-	case due:
-		return Due
-	}
-	return Nothing
+// Agent is an agent of the configuration.
+type Agent struct {
+	Name        string            `json:"name"`
+	Default     bool              `json:"default,omitempty"`
+	Kind        string            `json:"kind"`
+	Concurrency int               `json:"concurrency,omitzero"` // absent: that of its remote workers
+	MaxAttempts int               `json:"max_attempts"`
+	Away        *store.Outage     `json:"away,omitempty"` // since when it does not begin runs
+	Queue       *store.QueueDepth `json:"queue,omitempty"`
+	// Workers is how many remote workers are connected, of an agent that has them.
+	Workers   *int       `json:"workers,omitempty"`
+	Signature *Signature `json:"signature,omitempty"`
 }
 
-// Step is a line of a retention plan.
-type Step struct {
-	What  string    `json:"what"`
-	How   string    `json:"how"`
-	From  time.Time `json:"from,omitzero"` // without a period: tasks that outlived theirs
-	To    time.Time `json:"to,omitzero"`
-	Agent string    `json:"agent,omitempty"`
-	Tasks int64     `json:"tasks"`
-	Held  int64     `json:"held"`
-	Bytes int64     `json:"bytes"`
+// Agents are the agents of the configuration.
+type Agents struct {
+	Agents []*Agent `json:"agents"`
 }
 
-// OfStep shows a line of a retention plan.
-func OfStep(s *retention.Step) Step {
-	v := Step(*s)
-	if s.From.Equal(store.Everything.From) {
-		v.From, v.To = time.Time{}, time.Time{}
-	}
-	return v
+// Signature says whether clients can verify the card that a process serves.
+type Signature struct {
+	Status    string `json:"status"`
+	KeyID     string `json:"key_id,omitempty"`
+	Algorithm string `json:"algorithm,omitempty"`
+	// Detail says why the card has no signature, or why nobody can verify it.
+	Detail string `json:"detail,omitempty"`
 }
 
-// Call is a call of one task for another.
-type Call struct {
-	ID       string    `json:"id"`
-	Agent    string    `json:"agent,omitempty"`
-	Task     string    `json:"task"`
-	Result   string    `json:"result,omitempty"` // the state of the task; "": none yet
-	Error    string    `json:"error,omitempty"`
-	CalledAt time.Time `json:"called_at"`
+// AgentDetail is an agent with its card.
+type AgentDetail struct {
+	*Agent
+	Card json.RawMessage `json:"card,omitempty"`
 }
 
-// OfCall shows a call.
-func OfCall(c *store.CallRow) Call {
-	v := Call{ID: c.ID, Agent: c.Agent, Task: c.Task.String(), Error: c.Error, CalledAt: c.CalledAt.UTC()}
-	if c.Result != task.StateUnspecified {
-		v.Result = c.Result.String()
-	}
-	return v
+// Workers are remote workers.
+type Workers struct {
+	Workers []store.RemoteWorker `json:"workers"`
+}
+
+// AuditPage is a page of the audit log.
+type AuditPage struct {
+	Rows []store.AuditRow `json:"rows"`
+	Next string           `json:"next,omitempty"`
+}
+
+// Verified is the outcome of a verification of the audit log.
+type Verified struct {
+	Status string        `json:"status"`
+	Rows   int64         `json:"rows"`
+	Chains int           `json:"chains"`
+	Broken []BrokenChain `json:"broken"`
+	// Heads are the ends of the chains. They prove later that nothing was removed.
+	Heads []store.AuditHead `json:"heads"`
+}
+
+// BrokenChain is a chain of the audit log that was changed.
+type BrokenChain struct {
+	Chain   int    `json:"chain"`
+	Row     int64  `json:"row"`
+	Problem string `json:"problem"`
 }
 
 // Key is an API key. Only the answer to its creation has the secret.
 type Key struct {
-	ID         string     `json:"id"`
-	Key        string     `json:"key,omitempty"`
-	Name       string     `json:"name,omitempty"`
-	Tenant     string     `json:"tenant"`
-	Subject    string     `json:"subject"`
-	Scopes     []string   `json:"scopes"`
-	State      string     `json:"state"`
-	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
-	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
-	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+	store.APIKey
+	Key   string `json:"key,omitempty"`
+	State string `json:"state"`
 }
 
 // OfKey shows an API key as of now.
 func OfKey(k *store.APIKey, now time.Time) Key {
-	some := func(at time.Time) *time.Time {
-		if at.IsZero() {
-			return nil
-		}
-		return &at
-	}
-	v := Key{
-		ID: k.ID, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: append([]string{}, k.Scopes...), State: "valid",
-		CreatedAt: k.CreatedAt, ExpiresAt: some(k.ExpiresAt), RevokedAt: some(k.RevokedAt), LastUsedAt: some(k.LastUsedAt),
-	}
+	v := Key{APIKey: *k, State: "valid"}
 	switch {
-	case v.RevokedAt != nil:
+	case !k.RevokedAt.IsZero():
 		v.State = "revoked"
-	case v.ExpiresAt != nil && !now.Before(k.ExpiresAt):
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
 		v.State = "expired"
 	}
 	return v
 }
 
-// Worker is a process of an agent that connects to replicas.
-type Worker struct {
-	ID        string    `json:"id"`
-	Name      string    `json:"name"`
-	Version   string    `json:"version"`
-	SDK       string    `json:"sdk"`
-	Agents    []string  `json:"agents"`
-	State     string    `json:"state"`
-	Running   int       `json:"running"`
-	Replica   string    `json:"replica"`
-	FirstSeen time.Time `json:"first_seen"`
-	LastSeen  time.Time `json:"last_seen"`
-	RetiredAt time.Time `json:"retired_at,omitzero"`
+// KeysPage is a page of API keys.
+type KeysPage struct {
+	Keys []Key  `json:"keys"`
+	Next string `json:"next,omitempty"`
+	// Accepted says that this server accepts API keys from clients or operators.
+	Accepted bool `json:"accepted"`
 }
 
-// OfWorker shows a worker.
-func OfWorker(w *store.RemoteWorker) Worker {
-	return Worker{
-		ID: w.ID.String(), Name: w.Name, Version: w.Version, SDK: w.SDK, Agents: append([]string{}, w.Agents...), State: w.State(),
-		Running: w.Running, Replica: w.Replica, FirstSeen: w.FirstSeen.UTC(), LastSeen: w.LastSeen.UTC(), RetiredAt: w.RetiredAt.UTC(),
-	}
+// Job is a job.
+type Job struct {
+	ID         task.ID            `json:"id"`
+	Action     string             `json:"action"`
+	State      string             `json:"state"`
+	DryRun     bool               `json:"dry_run"`
+	Filter     json.RawMessage    `json:"filter"`
+	Options    json.RawMessage    `json:"options"`
+	Reason     string             `json:"reason"`
+	Tenant     *string            `json:"tenant,omitempty"` // the only tenant that the job may touch
+	Actor      string             `json:"actor"`
+	Matched    int64              `json:"matched"`
+	Done       int64              `json:"done"`
+	Skipped    int64              `json:"skipped"`
+	Failed     int64              `json:"failed"`
+	Failures   []store.JobFailure `json:"failures"`
+	Worker     string             `json:"worker_name,omitempty"`
+	CreatedAt  time.Time          `json:"created_at"`
+	StartedAt  time.Time          `json:"started_at,omitzero"`
+	CanceledAt time.Time          `json:"canceled_at,omitzero"`
+	EndedAt    time.Time          `json:"ended_at,omitzero"`
+}
+
+// Plan is what retention would delete now.
+type Plan struct {
+	Steps []retention.Step `json:"steps"`
+}
+
+// Resealed is the outcome of a reseal.
+type Resealed struct {
+	Sealed int `json:"sealed"`
+	// Error says which values could not be opened. They stay as they are.
+	Error string `json:"error,omitempty"`
 }

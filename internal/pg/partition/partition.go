@@ -68,11 +68,12 @@ type DB interface {
 
 // Partition is one table of a period.
 type Partition struct {
-	Table    string // without schema
-	Parent   string
-	From, To time.Time
+	Table  string    `json:"table"` // without schema
+	Parent string    `json:"parent"`
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
 	// Detaching says that a detach was interrupted. The rows are no longer visible in the table.
-	Detaching bool
+	Detaching bool `json:"detaching,omitempty"`
 }
 
 // Ensure creates the missing partitions of a family between from and to, and returns their names. A

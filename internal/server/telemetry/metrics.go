@@ -131,6 +131,9 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
 	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}))
+	}
 	histograms := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return register(reg, prometheus.NewHistogramVec(
 			prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
@@ -182,20 +185,16 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 			"Writes retried because the database failed or went away: `create`, `append`, `message`, `cancel`, `push_set`, `push_delete`, `push_record`, `other`.", "kind"),
 		events: counters("holdfast_events_total",
 			"Events written: `message`, `status`, `artifact`, `run`.", "kind"),
-		hintLag: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "holdfast_hint_delivery_seconds", Buckets: latency,
-			Help: "From the arrival of another replica's hint to the delivery of its events to the streams of this one.",
-		})),
+		hintLag: histogram("holdfast_hint_delivery_seconds",
+			"From the arrival of another replica's hint to the delivery of its events to the streams of this one.", latency),
 		pollFound: counter("holdfast_hub_poll_found_total",
 			"Watched tasks for which the poll found events that no hint had announced. Normally zero; it grows when NOTIFYs get lost, or while LISTEN does not work."),
 		rereads: counter("holdfast_hub_rereads_total",
 			"Streams that fell behind the events in memory and read the table. Mostly slow clients."),
 		logReads: counters("holdfast_log_reads_total",
 			"Logs of tasks that answers needed: from `memory`, which keeps tasks that have ended, or from the `database`.", "from"),
-		listening: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "holdfast_listener_connected",
-			Help: "1 while LISTEN works, 0 while this replica polls.",
-		})),
+		listening: gauge("holdfast_listener_connected",
+			"1 while LISTEN works, 0 while this replica polls."),
 		streams: gauges("holdfast_streams_open",
 			"Event streams that are open on this replica.", "version"),
 		resumes: counters("holdfast_stream_resumes_total",
@@ -213,26 +212,16 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 			"agent", "outcome"),
 		pushAttempts: counters("holdfast_push_attempts_total",
 			"Attempts to deliver from this replica: `delivered` (2xx), `gone` (410), `redirect` (3xx, not followed), `throttled` (408, 425, 429), `client` (other 4xx), `server` (5xx), `refused` (by the rules for addresses), `dns`, `tls`, `timeout`, `network`, `internal` (a fault of the server), `other`.", "class"),
-		pushTime: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "holdfast_push_attempt_seconds", Buckets: latency,
-			Help: "Duration of attempts to deliver.",
-		})),
-		pushLag: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "holdfast_push_lag_seconds", Buckets: append([]float64{.002, .005}, work[1:]...),
-			Help: "From the commit of an event to its delivery.",
-		})),
-		pushActive: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "holdfast_push_in_flight",
-			Help: "Deliveries in flight on this replica. At `push.concurrency` it starts no further ones.",
-		})),
-		conns: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "holdfast_connections_open",
-			Help: "Open connections to the public ports, including gRPC. At `limits.max_connections` further ones wait.",
-		})),
-		connsOver: register(reg, prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "holdfast_connections_refused_total",
-			Help: "Connections closed at once because their address had reached `limits.connections_per_address`, and requests refused because too many were open whose credential was not accepted yet, or because their headers had no memory.",
-		})),
+		pushTime: histogram("holdfast_push_attempt_seconds",
+			"Duration of attempts to deliver.", latency),
+		pushLag: histogram("holdfast_push_lag_seconds",
+			"From the commit of an event to its delivery.", append([]float64{.002, .005}, work[1:]...)),
+		pushActive: gauge("holdfast_push_in_flight",
+			"Deliveries in flight on this replica. At `push.concurrency` it starts no further ones."),
+		conns: gauge("holdfast_connections_open",
+			"Open connections to the public ports, including gRPC. At `limits.max_connections` further ones wait."),
+		connsOver: counter("holdfast_connections_refused_total",
+			"Connections closed at once because their address had reached `limits.connections_per_address`, and requests refused because too many were open whose credential was not accepted yet, or because their headers had no memory."),
 		origins: counter("holdfast_origins_refused_total",
 			"Requests of web pages whose origin `cors.allowed_origins` does not have. The log names an origin, at most once a minute."),
 		notified: counters("holdfast_notifications_total",
@@ -276,7 +265,7 @@ func (m *Metrics) showZeros() {
 	for class := range pushClasses {
 		m.pushAttempts.WithLabelValues(class)
 	}
-	for _, kind := range []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun} {
+	for _, kind := range task.EventKinds {
 		m.events.WithLabelValues(kind.String())
 	}
 	m.logReads.WithLabelValues("memory")
@@ -422,10 +411,7 @@ func (m *Metrics) LogRead(kept bool) {
 
 // Listening records whether hints arrive by LISTEN.
 func (m *Metrics) Listening(connected bool) {
-	m.listening.Set(0)
-	if connected {
-		m.listening.Set(1)
-	}
+	m.listening.Set(truth(connected))
 }
 
 // StreamOpened counts an open stream. Call closed when it ends.
@@ -518,3 +504,15 @@ func (m *Metrics) RunAPIAnswered(operation, outcome string, took time.Duration) 
 func (m *Metrics) FirstEvent(agent string, took time.Duration) {
 	m.answered.WithLabelValues(bounded(m.agents, agent)).Observe(took.Seconds())
 }
+
+// PushAttempted counts a delivery attempt by its class.
+func (m *Metrics) PushAttempted(class string, took time.Duration) {
+	m.pushAttempts.WithLabelValues(bounded(pushClasses, class)).Inc()
+	m.pushTime.Observe(took.Seconds())
+}
+
+// PushLag records the time from an event to its delivery.
+func (m *Metrics) PushLag(lag time.Duration) { m.pushLag.Observe(lag.Seconds()) }
+
+// PushInFlight changes the number of deliveries under way.
+func (m *Metrics) PushInFlight(delta int) { m.pushActive.Add(float64(delta)) }

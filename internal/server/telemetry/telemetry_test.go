@@ -29,7 +29,9 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
 	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/web"
@@ -78,21 +80,24 @@ func everything(t *testing.T) *prometheus.Registry {
 	reg := prometheus.NewPedanticRegistry()
 	m := New(reg, "0.1", "0.3", "1.0")
 	m.Agents("weather")
-	RegisterPool(reg, "api", func() PoolStat { return fakePool{} })
-	RegisterPool(reg, "writer", func() PoolStat { return fakePool{} })
-	RegisterQueue(reg, known([]QueueDepth{
-		{Agent: "weather", Waiting: 4, Running: 2, Parked: 6, Oldest: 90 * time.Second},
-		{Agent: "gone", Waiting: 1, Oldest: time.Hour},
-		{Agent: "forgotten", Waiting: 2, Oldest: time.Minute},
+	fake := func() PoolStat { return fakePool{} }
+	RegisterPools(reg, map[string]func() PoolStat{"api": fake, "writer": fake})
+	RegisterQueue(reg, known([]store.QueueDepth{
+		{Agent: "weather", Waiting: 4, Running: 2, Parked: 6, OldestSeconds: 90},
+		{Agent: "gone", Waiting: 1, OldestSeconds: 3600},
+		{Agent: "forgotten", Waiting: 2, OldestSeconds: 60},
 	}), "weather", "idle")
 
-	RegisterPushes(reg, known(Pushes{Backlog: 7, Oldest: 30 * time.Second, Disabled: 2}))
+	RegisterPushes(reg, known(store.PushCounts{Backlog: 7, Oldest: 30 * time.Second, Disabled: 2}))
 
-	RegisterDatabase(reg, known(Database{
-		Bytes: 1 << 30, Tables: []Table{{"events_log", 700 << 20, 0}, {"task_queue", 1 << 20, 40}},
-		Partitions: []Partitions{{"tasks", time.Unix(1700000000, 0), time.Unix(1800000000, 0), 62 * 24 * time.Hour, 12, 0, 1}},
-		APIKeys:    map[string]int64{"active": 5, "expiring": 1, "expired": 2, "revoked": 0},
-	}))
+	figures := &store.Figures{
+		Bytes: 1 << 30, Tables: []store.TableFigures{{Name: "events_log", Bytes: 700 << 20}, {Name: "task_queue", Bytes: 1 << 20, Dead: 40}},
+		Partitions: []store.PartitionFigures{{Family: "tasks", Ahead: 62 * 24 * time.Hour, Coverage: partition.Coverage{
+			Begin: time.Unix(1700000000, 0), End: time.Unix(1800000000, 0), Attached: 12, Detached: 1,
+		}}},
+	}
+	figures.Keys.Active, figures.Keys.Expiring, figures.Keys.Expired = 5, 1, 2
+	RegisterDatabase(reg, known(figures))
 
 	RegisterMemory(reg, 512<<20, func(visit func(string, limit.BudgetStat)) {
 		visit("requests", limit.BudgetStat{Size: 80 << 20, Used: 1000, Refused: 3})
@@ -234,7 +239,7 @@ func TestOldFiguresAreNotExported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
-		queue, pushes, database := NewFigures[[]QueueDepth](time.Minute), NewFigures[Pushes](time.Minute), NewFigures[Database](time.Hour)
+		queue, pushes, database := NewFigures[[]store.QueueDepth](time.Minute), NewFigures[store.PushCounts](time.Minute), NewFigures[*store.Figures](time.Hour)
 		RegisterQueue(reg, queue, "a")
 		RegisterPushes(reg, pushes)
 		RegisterDatabase(reg, database)
@@ -250,9 +255,9 @@ func TestOldFiguresAreNotExported(t *testing.T) {
 			return len(found), readable
 		}
 		set := func() {
-			queue.Set([]QueueDepth{{Agent: "a", Waiting: 1}})
-			pushes.Set(Pushes{})
-			database.Set(Database{})
+			queue.Set([]store.QueueDepth{{Agent: "a", Waiting: 1}})
+			pushes.Set(store.PushCounts{})
+			database.Set(&store.Figures{})
 		}
 		for _, step := range []struct {
 			do       func()
@@ -260,9 +265,9 @@ func TestOldFiguresAreNotExported(t *testing.T) {
 			readable float64
 		}{
 			{func() {}, 2, 0}, // another replica reads them
-			{set, 2 + 7 + 3 + 1, 1},
-			{func() { waittest.Advance(time.Minute) }, 2 + 1, 0},
-			{func() { set(); queue.Forget(); pushes.Forget() }, 2 + 1, 0},
+			{set, 2 + 7 + 3 + 2, 1},
+			{func() { waittest.Advance(time.Minute) }, 2 + 2, 0},
+			{func() { set(); queue.Forget(); pushes.Forget() }, 2 + 2, 0},
 		} {
 			step.do()
 			n, is := readable()

@@ -9,11 +9,11 @@ import (
 
 // Partition is a partition with the time from which a sweep drops it.
 type Partition struct {
-	Family string
+	Family string `json:"family"`
 	partition.Partition
 	// DropsAt is zero if retention keeps the partition forever. Rows may go earlier, one by one, if their agent keeps tasks for
 	// less time than another one. Held tasks outlive it.
-	DropsAt time.Time
+	DropsAt time.Time `json:"drops_at,omitzero"`
 }
 
 // Partitions lists the partitions of all families, those of a family in the order of their time.

@@ -10,14 +10,14 @@ import (
 
 // Step is a line of a plan: what a sweep deletes, and how.
 type Step struct {
-	What  string    // tasks, artifacts, idempotency_keys, delivery_attempts or audit
-	How   string    // drop (a partition) or delete (rows)
-	From  time.Time // of the period
-	To    time.Time
-	Agent string // agent whose rows are deleted; "" for all
-	Tasks int64
-	Held  int64 // number that stay because they are held
-	Bytes int64 // bytes that become free; for deleted rows, as far as known
+	What  string    `json:"what"`          // tasks, artifacts, idempotency_keys, delivery_attempts or audit
+	How   string    `json:"how"`           // drop (a partition) or delete (rows)
+	From  time.Time `json:"from,omitzero"` // of the period; zero: tasks that outlived theirs
+	To    time.Time `json:"to,omitzero"`
+	Agent string    `json:"agent,omitempty"` // agent whose rows are deleted; "" for all
+	Tasks int64     `json:"tasks"`
+	Held  int64     `json:"held"`  // number that stay because they are held
+	Bytes int64     `json:"bytes"` // bytes that become free; for deleted rows, as far as known
 }
 
 // Plan lists what a sweep would delete now. It changes nothing.
@@ -112,9 +112,11 @@ func (r *Retention) planPeriod(ctx context.Context, p *period, now time.Time) (s
 			if n.Tasks == n.Held || mode.what == "artifacts" && n.ArtifactBytes == 0 {
 				continue
 			}
-			steps = append(steps, Step{
-				What: mode.what, How: "delete", From: p.From, To: p.To, Agent: agent, Tasks: n.Tasks, Held: n.Held, Bytes: n.ArtifactBytes,
-			})
+			s := Step{What: mode.what, How: "delete", Agent: agent, Tasks: n.Tasks, Held: n.Held, Bytes: n.ArtifactBytes}
+			if !p.Kept {
+				s.From, s.To = p.From, p.To
+			}
+			steps = append(steps, s)
 		}
 	}
 	return steps, nil
