@@ -39,33 +39,28 @@ worker. holdfast workers list shows them.`,
   holdfast agents list -o json | jq -r '.[] | select(.away) | .name'`,
 		Args: argCount(0, 0),
 	}
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			all, err := op.agents(ctx)
-			if err != nil {
-				return err
+	c.outputFlag(cmd)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
+		all, err := op.agents(ctx)
+		if err != nil {
+			return err
+		}
+		rows := [][]string{{"AGENT", "KIND", "HEALTH", "QUEUE", "OLDEST", "RUNNING", "PARKED", "WORKERS"}}
+		for _, a := range all {
+			row := []string{a.Name, dash(a.Kind), health(a), "-", "-", "-", "-", "-"}
+			if q := a.Queue; q != nil {
+				row[3], row[4], row[5], row[6] = count(q.Waiting), ageText(q.OldestSeconds), count(q.Running), count(q.Parked)
 			}
-			if *format == outputJSON {
-				return printJSON(c.Out, append([]*shown.Agent{}, all...))
+			if a.Workers != nil {
+				row[7] = strconv.Itoa(*a.Workers)
 			}
-			rows := [][]string{{"AGENT", "KIND", "HEALTH", "QUEUE", "OLDEST", "RUNNING", "PARKED", "WORKERS"}}
-			for _, a := range all {
-				row := []string{a.Name, dash(a.Kind), health(a), "-", "-", "-", "-", "-"}
-				if q := a.Queue; q != nil {
-					row[3], row[4], row[5], row[6] = count(q.Waiting), ageText(q.OldestSeconds), count(q.Running), count(q.Parked)
-				}
-				if a.Workers != nil {
-					row[7] = strconv.Itoa(*a.Workers)
-				}
-				rows = append(rows, row)
-			}
-			if slices.ContainsFunc(all, func(a *shown.Agent) bool { return a.Kind == "" }) {
-				c.note("The configuration of the servers has the kinds: name it with --config, or a server with --server.")
-			}
-			return table(c.Out, rows)
-		})
-	}
+			rows = append(rows, row)
+		}
+		if !c.json() && slices.ContainsFunc(all, func(a *shown.Agent) bool { return a.Kind == "" }) {
+			c.note("The configuration of the servers has the kinds: name it with --config, or a server with --server.")
+		}
+		return c.print(all, rows)
+	})
 	return cmd
 }
 
@@ -86,19 +81,17 @@ whether clients can verify the signature of its card, and with -o json the card 
   holdfast agents get weather -o json | jq .queue`,
 		Args: argCount(1, 1),
 	}
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			var a shown.AgentDetail
-			if err := op.api.Get(ctx, "/agents/"+url.PathEscape(args[0]), nil, &a); err != nil {
-				return fmt.Errorf("agent %s: %w", args[0], err)
-			}
-			if *format == outputJSON {
-				return printJSON(c.Out, a)
-			}
-			return printAgent(&printer{w: c.Out}, a.Agent)
-		})
-	}
+	c.outputFlag(cmd)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, args []string) error {
+		var a shown.AgentDetail
+		if err := op.api.Get(ctx, "/agents/"+url.PathEscape(args[0]), nil, &a); err != nil {
+			return fmt.Errorf("agent %s: %w", args[0], err)
+		}
+		if c.json() {
+			return printJSON(c.Out, a)
+		}
+		return printAgent(&printer{w: c.Out}, a.Agent)
+	})
 	return cmd
 }
 

@@ -62,7 +62,7 @@ with the key act as this subject of this tenant, and own its tasks.`,
 	cmd.Flags().StringArrayVar(&k.Scopes, "scope", nil, "scope of the key; may be repeated")
 	cmd.Flags().StringVar(&k.Name, "name", "", "name of the key, for people")
 	lifetime := cmd.Flags().Duration("expires-in", 0, "how long the key is valid (default: until revoked)")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if k.Subject == "" {
 			return usage("--subject is missing; name the caller that the key stands for")
@@ -75,7 +75,7 @@ with the key act as this subject of this tenant, and own its tasks.`,
 			if err != nil {
 				return err
 			}
-			if *format == outputJSON {
+			if c.json() {
 				return printJSON(c.Out, made)
 			}
 			c.note("holdfast: created key %s of %s; store it now, because it is not shown again:", made.ID, made.Subject)
@@ -97,19 +97,17 @@ func (c *command) apiKeysList() *cobra.Command {
 		Args: argCount(0, 0),
 	}
 	tenant := tenantFlag(cmd, "only API keys of this tenant")
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			keys, err := op.keys(ctx)
-			if err != nil {
-				return err
-			}
-			if of := tenant(); of != nil {
-				keys = slices.DeleteFunc(keys, func(k shown.Key) bool { return k.Tenant != *of })
-			}
-			return c.printKeys(keys, *format)
-		})
-	}
+	c.outputFlag(cmd)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
+		keys, err := op.keys(ctx)
+		if err != nil {
+			return err
+		}
+		if of := tenant(); of != nil {
+			keys = slices.DeleteFunc(keys, func(k shown.Key) bool { return k.Tenant != *of })
+		}
+		return c.printKeys(keys)
+	})
 	return cmd
 }
 
@@ -123,33 +121,31 @@ else within ten seconds. They also end the streams that such a key opened.`,
 		Example: `  holdfast api-keys revoke mzxw6ytboi5dkmrq`,
 		Args:    atLeastOne,
 	}
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			revoked := []shown.Key{}
-			code := exitOK
-			for _, id := range ids {
-				k, err := op.revokeKey(ctx, id)
-				if err != nil {
-					c.note("holdfast: key %s: %s", id, err)
-					code = exitFailed
-					continue
-				}
-				revoked = append(revoked, *k)
+	c.outputFlag(cmd)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, ids []string) error {
+		revoked := []shown.Key{}
+		code := exitOK
+		for _, id := range ids {
+			k, err := op.revokeKey(ctx, id)
+			if err != nil {
+				c.note("holdfast: key %s: %s", id, err)
+				code = exitFailed
+				continue
 			}
-			if err := c.printKeys(revoked, *format); err != nil {
-				return err
-			}
-			if code != exitOK {
-				return &exitError{code: code}
-			}
-			return nil
-		})
-	}
+			revoked = append(revoked, *k)
+		}
+		if err := c.printKeys(revoked); err != nil {
+			return err
+		}
+		if code != exitOK {
+			return &exitError{code: code}
+		}
+		return nil
+	})
 	return cmd
 }
 
-func (c *command) printKeys(keys []shown.Key, format output) error {
+func (c *command) printKeys(keys []shown.Key) error {
 	rows := [][]string{{"ID", "SUBJECT", "TENANT", "SCOPES", "STATE", "CREATED", "EXPIRES", "USED", "NAME"}}
 	day := func(at time.Time) string {
 		if at.IsZero() {
@@ -163,8 +159,5 @@ func (c *command) printKeys(keys []shown.Key, format output) error {
 			v.ID, v.Subject, v.Tenant, strings.Join(v.Scopes, " "), v.State, day(v.CreatedAt), day(v.ExpiresAt), day(v.LastUsedAt), v.Name,
 		})
 	}
-	if format == outputJSON {
-		return printJSON(c.Out, append([]shown.Key{}, keys...))
-	}
-	return table(c.Out, rows)
+	return c.print(keys, rows)
 }

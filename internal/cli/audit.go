@@ -53,7 +53,7 @@ key or another object of the action; BY is the subject, and its tenant.`,
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "only tasks of this agent")
 	cmd.Flags().StringVar(&f.Subject, "subject", "", "only acts of this subject, or with this API key")
 	tenant := tenantFlag(cmd, "only acts of this tenant")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *limit < 1 || *limit > 100_000 {
 			return usage("--limit must be between 1 and 100000")
@@ -81,10 +81,7 @@ key or another object of the action; BY is the subject, and its tenant.`,
 					lines = append(lines, []string{stamp(r.At), e.Action, e.Task, e.Object, by, e.Method, strings.Join(strings.Fields(e.Reason), " ")})
 				}
 			}
-			if *format == outputJSON {
-				return printJSON(c.Out, append([]store.AuditRow{}, rows...))
-			}
-			return table(c.Out, lines)
+			return c.print(rows, lines)
 		})
 	}
 	return cmd
@@ -110,7 +107,7 @@ Exit codes: 0 all chains are intact; 3 a chain is broken; 1 the call failed.`,
 		Args: argCount(0, 0),
 	}
 	against := cmd.Flags().String("against", "", "file with an earlier output of -o json")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		noted, err := readHeads(*against)
 		if err != nil {
@@ -140,7 +137,10 @@ Exit codes: 0 all chains are intact; 3 a chain is broken; 1 the call failed.`,
 				views = append(views, v)
 				rows = append(rows, []string{strconv.Itoa(v.Chain), strconv.FormatInt(v.Length, 10), v.Head, problem})
 			}
-			return c.printOutcomes(ctx, views, rows, *format, code)
+			if err := c.print(views, rows); err != nil || code == exitOK {
+				return err
+			}
+			return &exitError{code: code}
 		})
 	}
 	return cmd

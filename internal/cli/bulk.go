@@ -81,7 +81,7 @@ func (b *bulk) filter(cmd *cobra.Command) (map[string]any, error) {
 }
 
 // runBulk acts on all tasks of the filter, and prints how many there were. options are those of the action.
-func (c *command) runBulk(cmd *cobra.Command, action string, b *bulk, options map[string]any, format output) error {
+func (c *command) runBulk(cmd *cobra.Command, action string, b *bulk, options map[string]any) error {
 	filter, err := b.filter(cmd)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c *command) runBulk(cmd *cobra.Command, action string, b *bulk, options ma
 		if err != nil {
 			return err
 		}
-		if format == outputJSON {
+		if c.json() {
 			err = printJSON(c.Out, j)
 		} else {
 			p := &printer{w: c.Out}

@@ -29,6 +29,7 @@ that you trust.`,
 	}
 	var r remote
 	r.register(cmd)
+	c.outputFlag(cmd)
 	keysFile := cmd.Flags().String("signing-keys", "", "file of a JSON Web Key Set, or of public keys in PEM, one of which must have signed the card")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := c.options(&r)
@@ -44,7 +45,7 @@ that you trust.`,
 				return err
 			}
 		}
-		if *r.output == outputJSON {
+		if c.json() {
 			return printRaw(c.Out, card.Raw)
 		}
 		p := &printer{w: c.Out}

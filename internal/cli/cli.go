@@ -114,6 +114,7 @@ type command struct {
 	IO
 	deps       Deps
 	configFile string
+	output     output // of -o
 	server     string // admin address whose API the operators' verbs use; "": the database
 	// profileName is the value of --profile, and profile what it names.
 	profileName string
@@ -294,8 +295,18 @@ func (o *output) Set(s string) error {
 	return nil
 }
 
-func outputFlag(cmd *cobra.Command) *output {
-	o := outputTable
-	cmd.Flags().VarP(&o, "output", "o", "table, or json with stable names")
-	return &o
+// outputFlag adds -o.
+func (c *command) outputFlag(cmd *cobra.Command) {
+	c.output = outputTable
+	cmd.Flags().VarP(&c.output, "output", "o", "table, or json with stable names")
+}
+
+func (c *command) json() bool { return c.output == outputJSON }
+
+// print prints a document as JSON, or rows as a table, the first of which is the heading.
+func (c *command) print(doc any, rows [][]string) error {
+	if c.json() {
+		return printJSON(c.Out, doc)
+	}
+	return table(c.Out, rows)
 }

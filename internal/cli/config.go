@@ -26,7 +26,7 @@ Exit codes: 0 the configuration is right; 2 it has mistakes.`,
   holdfast config check --config new.yaml && systemctl restart holdfast`,
 		Args: argCount(0, 0),
 	}
-	format := outputFlag(check)
+	c.outputFlag(check)
 	check.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := c.load(configFlags(cmd.Flags()))
 		if err != nil {
@@ -36,7 +36,7 @@ Exit codes: 0 the configuration is right; 2 it has mistakes.`,
 		for i := range cfg.Agents {
 			names[i] = cfg.Agents[i].Name
 		}
-		if *format == outputJSON {
+		if c.json() {
 			return printJSON(c.Out, map[string][]string{"agents": names})
 		}
 		p := &printer{w: c.Out}
@@ -59,13 +59,13 @@ Exit codes: 0 shown; 2 the configuration has mistakes.`,
   holdfast config show --config holdfast.yaml | grep -v 'default$'`,
 		Args: argCount(0, 0),
 	}
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := config.Settings(c.configSource(configFlags(cmd.Flags())))
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}
-		if *format == outputJSON {
+		if c.json() {
 			return printJSON(c.Out, map[string][]config.Setting{"settings": settings})
 		}
 		rows := [][]string{{"KEY", "VALUE", "FROM"}}

@@ -37,7 +37,7 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 	c.serverFlags(cmd.Flags())
 	cmd.Flags().String("database-url", "", "PostgreSQL to check, without a password: other users see it (default: the configured one)")
 	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "how long each check may take")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *timeout <= 0 {
 			return usage("--timeout must be above 0")
@@ -46,7 +46,7 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 		p := &printer{w: c.Out}
 		report := func(f doctor.Finding) {
 			r.add(f)
-			if *format == outputTable {
+			if !c.json() {
 				p.finding(f)
 			}
 		}
@@ -63,7 +63,7 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 			for _, f := range made.Checks {
 				report(f)
 			}
-			return c.printDiagnosis(cmd.Context(), &r, p, *format)
+			return c.printDiagnosis(cmd.Context(), &r, p)
 		}
 		asked := &asked{env: c.Env, names: map[string]bool{}}
 		cfg, err := config.Load(config.Source{File: c.configFile, Env: asked.lookup, Flags: flags, Programs: c.deps.Agents})
@@ -80,14 +80,14 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 				Config: cfg, Sources: c.sources(asked, flags), Strangers: c.strangers(asked), Timeout: *timeout, Unnamed: c.unconfigured(),
 			}, report)
 		}
-		return c.printDiagnosis(cmd.Context(), &r, p, *format)
+		return c.printDiagnosis(cmd.Context(), &r, p)
 	}
 	return cmd
 }
 
 // printDiagnosis prints the end of the findings, and returns the exit code.
-func (c *command) printDiagnosis(ctx context.Context, r *diagnosis, p *printer, format output) error {
-	if format == outputJSON {
+func (c *command) printDiagnosis(ctx context.Context, r *diagnosis, p *printer) error {
+	if c.json() {
 		p.err = printJSON(c.Out, r)
 	} else {
 		p.line("%s", r)

@@ -32,7 +32,7 @@ migration, for what is new. docs/deployment.md (Migrations) has the steps.`,
 	cmd.Flags().String("database-url", "", "PostgreSQL to migrate, without a password: other users see it (default: the configured one)")
 	servers := cmd.Flags().String("runtime-role", "", "database role of the servers, to which this role grants what they need")
 	status := cmd.Flags().Bool("status", false, "list the migrations without applying any")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := c.load(configFlags(cmd.Flags()))
 		if err != nil {
@@ -48,7 +48,7 @@ migration, for what is new. docs/deployment.md (Migrations) has the steps.`,
 		if err != nil {
 			return err
 		}
-		if *format == outputJSON {
+		if c.json() {
 			return printJSON(c.Out, migrations)
 		}
 		rows := [][]string{{"VERSION", "APPLIED", "NAME"}}

@@ -60,6 +60,13 @@ func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, *ope
 	return do(ctx, &operator{api, cmp.Or(c.reason, cmd.CommandPath())})
 }
 
+// operate makes a verb of what it does with the admin API.
+func (c *command) operate(do func(ctx context.Context, op *operator, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op *operator) error { return do(ctx, op, args) })
+	}
+}
+
 // account returns the caller for the audit log.
 func account() task.Caller {
 	c := task.Caller{Method: task.MethodOperator, Subject: nameOf(user.Current())}
@@ -98,6 +105,7 @@ const page = 500
 
 // paged reads a list of at most limit items page by page. into returns what a page adds, and where the next one continues.
 func paged[T, P any](ctx context.Context, o *operator, path string, q url.Values, limit int, into func(*P) ([]T, string)) (out []T, err error) {
+	out = []T{}
 	for len(out) < limit {
 		q.Set("limit", strconv.Itoa(min(page, limit-len(out))))
 		var got P

@@ -73,7 +73,7 @@ or idle. SINCE and WHY say when the state began, and the reason.`,
 		"due":      flags.Bool("due", false, "only those that have something to deliver, and are not disabled"),
 	}
 	limit := flags.Int("limit", 50, "at most this many")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *limit < 1 {
 			return usage("--limit must be at least 1")
@@ -96,7 +96,7 @@ or idle. SINCE and WHY say when the state began, and the reason.`,
 			if err != nil {
 				return err
 			}
-			return c.printPushes(rows, *format)
+			return c.printPushes(rows)
 		})
 	}
 	return cmd
@@ -107,17 +107,14 @@ func (o *operator) pushes(ctx context.Context, path string, q url.Values, limit 
 	return paged(ctx, o, path, q, limit, func(p *shown.WebhooksPage) ([]shown.Push, string) { return p.Webhooks, p.Next })
 }
 
-func (c *command) printPushes(views []shown.Push, format output) error {
-	if format == outputJSON {
-		return printJSON(c.Out, append([]shown.Push{}, views...))
-	}
+func (c *command) printPushes(views []shown.Push) error {
 	lines := [][]string{{"TASK", "CONFIG", "HOST", "STATE", "BEHIND", "FAILURES", "SINCE", "WHY"}}
 	for i := range views {
 		v := &views[i]
 		since, why := sinceOf(v)
 		lines = append(lines, []string{v.TaskID, v.ConfigID, v.Host, v.State, fmt.Sprint(v.Behind), strconv.Itoa(v.Failures), stamp(since), why})
 	}
-	return table(c.Out, lines)
+	return c.print(views, lines)
 }
 
 func (c *command) pushAttempts() *cobra.Command {
@@ -133,7 +130,7 @@ server, refused, dns, tls, timeout, network or internal.`,
 		Args: argCount(1, 2),
 	}
 	limit := cmd.Flags().Int("limit", 50, "at most this many")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *limit < 1 || *limit > 10_000 {
 			return usage("--limit must be between 1 and 10000")
@@ -144,7 +141,7 @@ server, refused, dns, tls, timeout, network or internal.`,
 			if err := op.api.Get(ctx, adminclient.OfTask(args[0], "attempts"), q, &got); err != nil {
 				return naming(args[0], err)
 			}
-			return c.printAttempts(got.Attempts, *format)
+			return c.printAttempts(got.Attempts)
 		})
 	}
 	return cmd
@@ -158,7 +155,7 @@ func configOf(args []string) string {
 	return args[1]
 }
 
-func (c *command) printAttempts(attempts []store.PushAttempt, format output) error {
+func (c *command) printAttempts(attempts []store.PushAttempt) error {
 	lines := [][]string{{"AT", "CONFIG", "EVENTS", "TRY", "CLASS", "STATUS", "TOOK", "ERROR"}}
 	for i := range attempts {
 		a := &attempts[i]
@@ -167,10 +164,7 @@ func (c *command) printAttempts(attempts []store.PushAttempt, format output) err
 			tookText(a.TookMS), a.Error,
 		})
 	}
-	if format == outputJSON {
-		return printJSON(c.Out, attempts)
-	}
-	return table(c.Out, lines)
+	return c.print(attempts, lines)
 }
 
 // tookText writes milliseconds as a duration.
@@ -186,16 +180,8 @@ func statusText(status int) string {
 	return strconv.Itoa(status)
 }
 
-type pushActionView struct {
-	ID       task.ID `json:"id"`
-	TaskID   string  `json:"task_id"`
-	ConfigID string  `json:"config_id,omitempty"`
-	Outcome  string  `json:"outcome"`
-	Error    string  `json:"error,omitempty"`
-}
-
 // onPushes acts on one webhook, or on all webhooks of a task, and prints the outcomes.
-func (c *command) onPushes(cmd *cobra.Command, args []string, format output, body map[string]any, act string) error {
+func (c *command) onPushes(cmd *cobra.Command, args []string, body map[string]any, act string) error {
 	return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 		t, err := op.find(ctx, args[0])
 		if err != nil {
@@ -214,24 +200,18 @@ func (c *command) onPushes(cmd *cobra.Command, args []string, format output, bod
 				configs = append(configs, all[i].ConfigID)
 			}
 		}
-		rows := [][]string{{"TASK", "CONFIG", "OUTCOME"}}
-		var views []pushActionView
-		code := exitOK
+		var views []outcome
 		for _, id := range configs {
-			v := pushActionView{ID: t.ID, TaskID: t.TaskID, ConfigID: id}
-			did, err := op.act(ctx, v.ID.String(), body, "webhooks", id, act)
-			if v.Outcome = did.Outcome; err != nil {
-				v.Outcome, v.Error = outcomeFailed, err.Error()
-				if errors.Is(err, task.NotFound) {
-					v.Error = "no such webhook, or no such event"
-				}
-				c.note("holdfast: webhook %s of task %s: %s", id, t.TaskID, v.Error)
-				code = exitFailed
+			did, err := op.act(ctx, t.ID.String(), body, "webhooks", id, act)
+			if errors.Is(err, task.NotFound) {
+				err = errors.New("no such webhook, or no such event")
 			}
+			v := outcome{ConfigID: id}
+			v.of(did, err)
+			v.ID, v.TaskID = t.ID, t.TaskID
 			views = append(views, v)
-			rows = append(rows, []string{v.TaskID, v.ConfigID, v.Outcome})
 		}
-		return c.printOutcomes(ctx, views, rows, format, code)
+		return c.printOutcomes(ctx, views, exitOK, "TASK", "CONFIG", "OUTCOME")
 	})
 }
 
@@ -251,7 +231,7 @@ nothing (to deliver), disabled or failed.`,
 		Args: argCount(1, 2),
 	}
 	from := cmd.Flags().Int64("from", 0, "the first event to deliver (default: the first undelivered one)")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *from < 0 {
 			return usage("--from must not be negative")
@@ -260,7 +240,7 @@ nothing (to deliver), disabled or failed.`,
 		if *from > 0 {
 			body["from"] = *from
 		}
-		return c.onPushes(cmd, args, *format, body, "redeliver")
+		return c.onPushes(cmd, args, body, "redeliver")
 	}
 	return cmd
 }
@@ -278,10 +258,10 @@ may still arrive. A webhook that is disabled already keeps its reason.`,
 		Args: argCount(1, 2),
 	}
 	reason := cmd.Flags().String("reason", "by an operator", "the reason to show")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.reason = *reason // the audit log has it, too
-		return c.onPushes(cmd, args, *format, nil, "disable")
+		return c.onPushes(cmd, args, nil, "disable")
 	}
 	return cmd
 }
@@ -301,9 +281,9 @@ OUTCOME is due (deliveries start now), enabled (there is nothing to deliver) or 
     jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -r -n 2 holdfast push enable`,
 		Args: argCount(1, 2),
 	}
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.onPushes(cmd, args, *format, nil, "enable")
+		return c.onPushes(cmd, args, nil, "enable")
 	}
 	return cmd
 }
@@ -342,7 +322,7 @@ Without --agent, the verb shows the secrets of all agents.`,
 	flags.StringVar(&owner.Tenant, "tenant", "", "tenant of the owner")
 	flags.StringVar(&owner.Subject, "owner", "", "owner of the tasks")
 	agent := flags.String("agent", "", "agent of the tasks (default all)")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := c.loadForOperator(configFlags(cmd.Flags()))
 		if err != nil {
@@ -375,7 +355,7 @@ Without --agent, the verb shows the secrets of all agents.`,
 				v.Secrets = append(v.Secrets, agentSecret{name, s.For(push.Origin{Issuer: v.Issuer, Owner: owner, Agent: name}).Text()})
 			}
 		}
-		if *format == outputJSON {
+		if c.json() {
 			return printJSON(c.Out, v)
 		}
 		p := &printer{w: c.Out}
@@ -418,7 +398,7 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
 	tenant := flags.String("tenant", "", "tenant of the task's owner")
 	owner := flags.String("owner", "", "owner of the task")
 	agent := flags.String("agent", "", "agent of the task")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(versions, *dialect) {
 			return usage("--dialect %q: want %s", *dialect, known)
@@ -456,7 +436,7 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
 			if err != nil {
 				return err
 			}
-			return c.printTrial(&trialView{t, lookFor(&t)}, *format)
+			return c.printTrial(&trialView{t, lookFor(&t)})
 		})
 	}
 	return cmd
@@ -467,9 +447,9 @@ type trialView struct {
 	LookFor string `json:"look_for"`
 }
 
-func (c *command) printTrial(v *trialView, format output) error {
+func (c *command) printTrial(v *trialView) error {
 	var err error
-	if format == outputJSON {
+	if c.json() {
 		err = printJSON(c.Out, v)
 	} else {
 		out := &printer{w: c.Out}

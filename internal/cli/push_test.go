@@ -103,7 +103,7 @@ func TestPushVerbsThatFindNothing(t *testing.T) {
 	}
 	require.Equal(t, result{exitFailed, "", "holdfast: task order-7 has no webhooks\n"}, h.run(t, "push", "enable", "order-7"))
 	for _, verb := range []string{"redeliver", "enable", "disable"} {
-		failed := read[[]pushActionView](h, exitFailed, "push", verb, "order-7", "none")
+		failed := read[[]outcome](h, exitFailed, "push", verb, "order-7", "none")
 		require.Equal(t, outcomeFailed, failed[0].Outcome)
 		require.Contains(t, failed[0].Error, "no such webhook")
 	}
@@ -115,7 +115,7 @@ func TestPushVerbsForAllOfATask(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t,
 		&task.PushConfig{ID: "a", URL: "https://a.example.com/x", Host: "a.example.com:443", Dialect: "0.3"}, &task.PushConfig{ID: "b", URL: "http://b.example.com:81", Host: "b.example.com:81", Dialect: "1.0"})
-	require.Len(t, read[[]pushActionView](h, exitOK, "push", "disable", "order-7"), 2)
+	require.Len(t, read[[]outcome](h, exitOK, "push", "disable", "order-7"), 2)
 	for _, v := range read[[]shown.Push](h, exitOK, "push", "list", "--disabled") {
 		require.Equal(t, "by an operator", v.DisabledFor)
 	}

@@ -44,33 +44,28 @@ for their client (counted up to 10,000 for each agent).`,
 		Args: argCount(0, 0),
 	}
 	agent := cmd.Flags().String("agent", "", "only the queue of this agent")
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			all, err := op.agents(ctx)
-			if err != nil {
-				return err
+	c.outputFlag(cmd)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
+		all, err := op.agents(ctx)
+		if err != nil {
+			return err
+		}
+		if *agent != "" {
+			all = slices.DeleteFunc(all, func(a *shown.Agent) bool { return a.Name != *agent })
+		}
+		views := []queueView{}
+		rows := [][]string{{"AGENT", "WAITING", "OLDEST", "RUNNING", "TIMERS", "CALLS", "PARKED"}}
+		for _, a := range all {
+			if a.Queue == nil {
+				return errors.New("queues are of all tenants; your credential sees one tenant only")
 			}
-			if *agent != "" {
-				all = slices.DeleteFunc(all, func(a *shown.Agent) bool { return a.Name != *agent })
-			}
-			views := []queueView{}
-			rows := [][]string{{"AGENT", "WAITING", "OLDEST", "RUNNING", "TIMERS", "CALLS", "PARKED"}}
-			for _, a := range all {
-				if a.Queue == nil {
-					return errors.New("queues are of all tenants; your credential sees one tenant only")
-				}
-				q := a.Queue
-				views = append(views, queueView{a.Name, *q})
-				rows = append(rows, []string{
-					a.Name, count(q.Waiting), ageText(q.OldestSeconds), count(q.Running), count(q.Timers), count(q.Calls), count(q.Parked),
-				})
-			}
-			if *format == outputJSON {
-				return printJSON(c.Out, views)
-			}
-			return table(c.Out, rows)
-		})
-	}
+			q := a.Queue
+			views = append(views, queueView{a.Name, *q})
+			rows = append(rows, []string{
+				a.Name, count(q.Waiting), ageText(q.OldestSeconds), count(q.Running), count(q.Timers), count(q.Calls), count(q.Parked),
+			})
+		}
+		return c.print(views, rows)
+	})
 	return cmd
 }

@@ -26,7 +26,7 @@ configuration, so it needs no flag there.`,
 	}
 	cmd.Flags().String("admin-listen", "", "admin address of the server (default: the configured one)")
 	timeout := cmd.Flags().Duration("timeout", 4*time.Second, "how long to wait for the answer")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := c.load(configFlags(cmd.Flags()))
 		if err != nil {
@@ -38,7 +38,7 @@ configuration, so it needs no flag there.`,
 		if err != nil {
 			return err
 		}
-		if err := c.printReadiness(body, *format); err != nil {
+		if err := c.printReadiness(body); err != nil {
 			return err
 		}
 		if !ready {
@@ -65,7 +65,7 @@ func askReady(ctx context.Context, url string) (ready bool, body []byte, err err
 	return resp.StatusCode == http.StatusOK, body, err
 }
 
-func (c *command) printReadiness(body []byte, format output) error {
+func (c *command) printReadiness(body []byte) error {
 	var answer struct {
 		Status string `json:"status"`
 		Checks []struct {
@@ -75,7 +75,7 @@ func (c *command) printReadiness(body []byte, format output) error {
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return fmt.Errorf("the answer does not come from /readyz: %w", err)
 	}
-	if format == outputJSON {
+	if c.json() {
 		return printRaw(c.Out, body)
 	}
 	rows := [][]string{{answer.Status}}

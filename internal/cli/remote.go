@@ -27,7 +27,6 @@ const defaultURL = "http://127.0.0.1:8080"
 // remote has the flags that say which server to call, and how.
 type remote struct {
 	headers                                 []string
-	output                                  *output
 	json                                    bool
 	url, agent, endpoint, protocol, binding string
 }
@@ -37,7 +36,6 @@ func (r *remote) register(cmd *cobra.Command) {
 	flags.StringVar(&r.url, "url", "", "URL of the agent or the server, or of its card if it ends in .json (default $HOLDFAST_URL, else the server of this directory, else "+defaultURL+")")
 	flags.StringVar(&r.agent, "agent", "", "name of an agent, which the server has at /agents/NAME below the URL (default: the agent at the URL)")
 	flags.StringArrayVarP(&r.headers, "header", "H", nil, `header to send, as "Name: value"; @FILE has such lines, which other users do not see, and @- is standard input; may be repeated. HOLDFAST_API_KEY gives X-API-Key to the server of HOLDFAST_URL`)
-	r.output = outputFlag(cmd)
 }
 
 // registerCall adds the flags of verbs that send messages.
@@ -54,7 +52,7 @@ func (r *remote) registerCall(cmd *cobra.Command) {
 func (c *command) options(r *remote) (o client.Options, err error) {
 	o = client.Options{Server: r.url, Endpoint: r.endpoint, Version: r.protocol, Binding: r.binding}
 	if r.json {
-		*r.output = outputJSON
+		c.output = outputJSON
 	}
 	if r.url == "" && r.endpoint == "" {
 		o.Server = c.usualURL()

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func (c *command) retention() *cobra.Command {
@@ -36,34 +35,32 @@ size of the artifacts, and PostgreSQL reuses that space. HELD tasks stay.`,
   holdfast retention plan -o json | jq 'map(.bytes) | add'`,
 		Args: argCount(0, 0),
 	}
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			var plan shown.Plan
-			if err := op.api.Get(ctx, "/retention/plan", nil, &plan); err != nil {
-				return err
+	c.outputFlag(cmd)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
+		var plan shown.Plan
+		if err := op.api.Get(ctx, "/retention/plan", nil, &plan); err != nil {
+			return err
+		}
+		rows := [][]string{{"WHAT", "HOW", "FROM", "TO", "AGENT", "TASKS", "HELD", "FREES"}}
+		for i := range plan.Steps {
+			s := &plan.Steps[i]
+			from, to := s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339)
+			if s.From.IsZero() {
+				from, to = "", ""
 			}
-			rows := [][]string{{"WHAT", "HOW", "FROM", "TO", "AGENT", "TASKS", "HELD", "FREES"}}
-			for i := range plan.Steps {
-				s := &plan.Steps[i]
-				from, to := s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339)
-				if s.From.IsZero() {
-					from, to = "", ""
-				}
-				rows = append(rows, []string{
-					s.What, s.How, from, to, s.Agent, strconv.FormatInt(s.Tasks, 10), strconv.FormatInt(s.Held, 10), bytesText(s.Bytes),
-				})
-			}
-			if *format == outputJSON {
-				return printJSON(c.Out, plan.Steps)
-			}
-			if len(plan.Steps) == 0 {
-				c.note("No data is past its retention.")
-				return nil
-			}
-			return table(c.Out, rows)
-		})
-	}
+			rows = append(rows, []string{
+				s.What, s.How, from, to, s.Agent, strconv.FormatInt(s.Tasks, 10), strconv.FormatInt(s.Held, 10), bytesText(s.Bytes),
+			})
+		}
+		if c.json() {
+			return printJSON(c.Out, plan.Steps)
+		}
+		if len(plan.Steps) == 0 {
+			c.note("No data is past its retention.")
+			return nil
+		}
+		return table(c.Out, rows)
+	})
 	return cmd
 }
 
@@ -78,13 +75,6 @@ func bytesText(n int64) string {
 		f, unit = f/1024, unit+1
 	}
 	return fmt.Sprintf("%.3g %ciB", f, units[unit])
-}
-
-type heldView struct {
-	ID      task.ID `json:"id,omitzero"`
-	TaskID  string  `json:"task_id"`
-	Outcome string  `json:"outcome"`
-	Error   string  `json:"error,omitempty"`
 }
 
 func (c *command) tasksHold() *cobra.Command {
@@ -104,35 +94,11 @@ func (c *command) holding(verb, short, long string) *cobra.Command {
 		Example: `  holdfast tasks ` + verb + ` 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f`,
 		Args:    atLeastOne,
 	}
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			views := make([]heldView, len(ids))
-			rows := [][]string{{"TASK", "OUTCOME"}}
-			code := exitOK
-			for i, id := range ids {
-				v := heldView{TaskID: id}
-				did, err := op.act(ctx, id, nil, verb)
-				if err == nil {
-					v.ID, v.Outcome = did.Task.ID, did.Outcome
-				} else {
-					v.Outcome, v.Error, code = outcomeFailed, err.Error(), exitFailed
-					c.note("holdfast: task %s: %s", id, v.Error)
-				}
-				views[i] = v
-				rows = append(rows, []string{v.TaskID, v.Outcome})
-			}
-			return c.printOutcomes(ctx, views, rows, *format, code)
-		})
-	}
+	c.outputFlag(cmd)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, ids []string) error {
+		return c.printOutcomes(ctx, op.onEach(ctx, ids, verb), exitOK, "TASK", "OUTCOME")
+	})
 	return cmd
-}
-
-type purgedView struct {
-	TaskID   string `json:"task_id"`
-	Outcome  string `json:"outcome"`
-	Exported int    `json:"exported_lines"`
-	Error    string `json:"error,omitempty"`
 }
 
 func (c *command) tasksPurge() *cobra.Command {
@@ -158,7 +124,7 @@ Exit codes: 0 done; 1 a call failed, or a task of the job did.`,
 	selected := bulkFlags(cmd)
 	cmd.Flags().DurationVar(&selected.olderThan, "older-than", 0, "tasks whose newest status is older than this, instead of ids")
 	yes := cmd.Flags().Bool("yes", false, "confirm the purge")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		switch {
 		case selected.olderThan < 0 || cmd.Flags().Changed("older-than") && selected.olderThan == 0:
@@ -166,23 +132,10 @@ Exit codes: 0 done; 1 a call failed, or a task of the job did.`,
 		case !*yes && !selected.dryRun:
 			return usage("a purge cannot be undone; confirm it with --yes")
 		case len(ids) == 0:
-			return c.runBulk(cmd, "purge", selected, nil, *format)
+			return c.runBulk(cmd, "purge", selected, nil)
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			views := make([]purgedView, len(ids))
-			rows := [][]string{{"TASK", "OUTCOME", "EXPORTED LINES"}}
-			code := exitOK
-			for i, id := range ids {
-				v := &views[i]
-				did, err := op.act(ctx, id, nil, "purge")
-				*v = purgedView{TaskID: id, Outcome: did.Outcome, Exported: did.ExportedLines}
-				if err != nil {
-					v.Outcome, v.Error, code = outcomeFailed, err.Error(), exitFailed
-					c.note("holdfast: task %s: %s", id, v.Error)
-				}
-				rows = append(rows, []string{v.TaskID, v.Outcome, strconv.Itoa(v.Exported)})
-			}
-			return c.printOutcomes(ctx, views, rows, *format, code)
+			return c.printOutcomes(ctx, op.onEach(ctx, ids, "purge"), exitOK, "TASK", "OUTCOME", "EXPORTED LINES")
 		})
 	}
 	return cmd

@@ -11,15 +11,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-type retriedView struct {
-	ID        task.ID    `json:"id,omitzero"`
-	TaskID    string     `json:"task_id"`
-	Outcome   string     `json:"outcome"`
-	NewTaskID string     `json:"new_task_id,omitempty"`
-	State     task.State `json:"state,omitzero"`
-	Error     string     `json:"error,omitempty"`
-}
-
 func (c *command) tasksRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry [ID...]",
@@ -47,16 +38,16 @@ authentication.`,
 	last := cmd.Flags().Bool("last", false, "send the client's last message instead of its first")
 	wait := cmd.Flags().Bool("wait", false, "wait until the tasks end or park")
 	timeout := cmd.Flags().Duration("timeout", 24*time.Hour, "with --wait: how long to wait for each task")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if len(ids) == 0 {
 			if *wait {
 				return usage("--wait is for ids; with a filter the verb waits for the job only")
 			}
-			return c.runBulk(cmd, "retry", selected, map[string]any{"last": *last}, *format)
+			return c.runBulk(cmd, "retry", selected, map[string]any{"last": *last})
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			views := make([]retriedView, len(ids))
+			views := make([]outcome, len(ids))
 			tasks := make([]*shown.Task, len(ids))
 			for i, id := range ids {
 				views[i], tasks[i] = retryTask(ctx, op, id, *last)
@@ -71,26 +62,21 @@ authentication.`,
 					views[i].Error = err.Error()
 				}
 			}
-			rows := [][]string{{"TASK", "OUTCOME", "NEW TASK", "STATE"}}
 			code := exitOK
 			for _, v := range views {
-				rows = append(rows, []string{v.TaskID, v.Outcome, v.NewTaskID, stateText(v.State)})
-				if v.Error != "" {
-					c.note("holdfast: task %s: %s", v.TaskID, v.Error)
-					code = exitFailed
-				} else if settled := codeOf(verdict(v.State)); *wait && (code == exitOK || code == exitWaits && settled == exitEnded) {
+				if settled := codeOf(verdict(v.State)); *wait && (code == exitOK || code == exitWaits && settled == exitEnded) {
 					code = settled
 				}
 			}
-			return c.printOutcomes(ctx, views, rows, *format, code)
+			return c.printOutcomes(ctx, views, code, "TASK", "OUTCOME", "NEW TASK", "STATE")
 		})
 	}
 	return cmd
 }
 
 // retryTask retries a task and returns the task that runs now.
-func retryTask(ctx context.Context, op *operator, id string, last bool) (retriedView, *shown.Task) {
-	v := retriedView{TaskID: id, Outcome: outcomeFailed}
+func retryTask(ctx context.Context, op *operator, id string, last bool) (outcome, *shown.Task) {
+	v := outcome{TaskID: id, Outcome: outcomeFailed}
 	t, err := op.find(ctx, id)
 	if err != nil {
 		v.Error = err.Error()

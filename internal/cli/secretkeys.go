@@ -40,7 +40,7 @@ change.`,
 		Example: "  holdfast secret-keys reseal",
 		Args:    argCount(0, 0),
 	}
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if c.serverURL() == "" {
 			cfg, err := c.load(configFlags(cmd.Flags()))
@@ -60,7 +60,7 @@ change.`,
 			if did.Error != "" {
 				lost = errors.New(did.Error)
 			}
-			if *format == outputJSON {
+			if c.json() {
 				return errors.Join(printJSON(c.Out, map[string]int{"sealed": did.Sealed}), lost)
 			}
 			p := &printer{w: c.Out}

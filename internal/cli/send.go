@@ -47,6 +47,7 @@ artifacts of earlier turns, unless they have changed. 130 interrupted.`,
 	o.register(cmd)
 	noWait := cmd.Flags().Bool("no-wait", false, "print the task as soon as it is stored")
 	flags.register(cmd)
+	c.outputFlag(cmd)
 	flags.attempts = 10
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := c.message(&o, args)

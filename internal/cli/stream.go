@@ -38,6 +38,7 @@ task waits for input or authentication; 130 interrupted. A broken stream never e
 	cmd.Flags().IntVar(&flags.attempts, "attempts", 10, "how many attempts to resume may fail in a row")
 	after := cmd.Flags().String("after", "", "without a message: the id of the event after which to begin")
 	flags.register(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		joins := o.task != "" && o.bare() && len(args) == 0
 		if *after != "" && !joins {

@@ -45,7 +45,7 @@ input or authentication (not with --follow-parked); 130 interrupted.`,
 	filter := filterFlags(cmd)
 	flags.DurationVar(&t.interval, "interval", 0, "with an ID: pause between polls (default 200ms)")
 	flags.DurationVar(&t.retryFor, "retry-for", 0, "how long the database may be away (default: forever)")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := filter()
 		if err != nil {
@@ -61,7 +61,7 @@ input or authentication (not with --follow-parked); 130 interrupted.`,
 		case flags.Changed("interval") && t.interval < 10*time.Millisecond:
 			return usage("--interval must be at least 10ms")
 		}
-		t.c, t.format, t.outage = c, *format, outage{c: c, limit: t.retryFor}
+		t.c, t.outage = c, outage{c: c, limit: t.retryFor}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
 			t.op = op
 			if len(args) == 1 {
@@ -81,7 +81,6 @@ type tail struct {
 	parked   bool
 	interval time.Duration
 	retryFor time.Duration
-	format   output
 	outage   outage
 }
 
@@ -172,7 +171,7 @@ func (t *tail) all(ctx context.Context, f taskFilter) error {
 }
 
 func (t *tail) show(h *shown.Task, e *logged, named bool) error {
-	if t.format == outputJSON {
+	if t.c.json() {
 		return printLine(t.c.Out, tailView{h.ID, h.TaskID, h.Agent, h.ContextID, e.stored})
 	}
 	p := &printer{w: t.c.Out}

@@ -85,8 +85,6 @@ func (t *talk) close() {
 	t.agent.Close()
 }
 
-func (t *talk) json() bool { return *t.flags.output == outputJSON }
-
 // run sends a message, and the answers to the questions that come back.
 func (t *talk) run(ctx context.Context, m *client.Message) error {
 	t.taskID = m.TaskID

@@ -42,7 +42,7 @@ of its log.`,
 	}
 	filter := filterFlags(cmd)
 	limit := cmd.Flags().Int("limit", 50, "how many tasks to list at most")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f, err := filter()
 		if err != nil {
@@ -56,7 +56,7 @@ of its log.`,
 			if err != nil {
 				return err
 			}
-			return c.printTasks(rows, *format)
+			return c.printTasks(rows)
 		})
 	}
 	return cmd
@@ -98,16 +98,13 @@ func stateNames() []string {
 	return names
 }
 
-func (c *command) printTasks(rows []shown.Task, format output) error {
-	if format == outputJSON {
-		return printJSON(c.Out, append([]shown.Task{}, rows...))
-	}
+func (c *command) printTasks(rows []shown.Task) error {
 	lines := [][]string{{"TASK", "AGENT", "STATE", "EVENTS", "SINCE", "TENANT", "OWNER", "CONTEXT"}}
 	for i := range rows {
 		r := &rows[i]
 		lines = append(lines, []string{r.TaskID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID})
 	}
-	return table(c.Out, lines)
+	return c.print(rows, lines)
 }
 
 func (c *command) tasksGet() *cobra.Command {
@@ -120,35 +117,33 @@ run that failed. The JSON is Holdfast's own format, not that of an A2A version.`
   holdfast tasks get order-7 -o json`,
 		Args: argCount(1, 1),
 	}
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			d, err := op.find(ctx, args[0])
+	c.outputFlag(cmd)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, args []string) error {
+		d, err := op.find(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		t, err := op.whole(ctx, &d.Task)
+		if err != nil {
+			return err
+		}
+		var calls shown.Lineage
+		if err := op.api.Get(ctx, adminclient.OfTask(t.ID.String(), "lineage"), nil, &calls); err != nil {
+			return err
+		}
+		failure, err := failureOf(ctx, op, &d.Task, t.Status.State)
+		if err != nil {
+			return err
+		}
+		if c.json() {
+			v, err := viewTask(d, t, &calls, failure)
 			if err != nil {
 				return err
 			}
-			t, err := op.whole(ctx, &d.Task)
-			if err != nil {
-				return err
-			}
-			var calls shown.Lineage
-			if err := op.api.Get(ctx, adminclient.OfTask(t.ID.String(), "lineage"), nil, &calls); err != nil {
-				return err
-			}
-			failure, err := failureOf(ctx, op, &d.Task, t.Status.State)
-			if err != nil {
-				return err
-			}
-			if *format == outputJSON {
-				v, err := viewTask(d, t, &calls, failure)
-				if err != nil {
-					return err
-				}
-				return printJSON(c.Out, v)
-			}
-			return printStoredTask(&printer{w: c.Out}, d, t, &calls, failure)
-		})
-	}
+			return printJSON(c.Out, v)
+		}
+		return printStoredTask(&printer{w: c.Out}, d, t, &calls, failure)
+	})
 	return cmd
 }
 
@@ -212,25 +207,23 @@ not see: they record failed attempts and checkpoints. With -o json every event i
 		Args:    argCount(1, 1),
 	}
 	after := cmd.Flags().Int64("after", 0, "print only events after this number")
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			t, err := op.find(ctx, args[0])
-			if err != nil {
+	c.outputFlag(cmd)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, args []string) error {
+		t, err := op.find(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		for from := task.Seq(*after); ; {
+			events, err := op.events(ctx, &t.Task, from)
+			if err != nil || len(events) == 0 {
 				return err
 			}
-			for from := task.Seq(*after); ; {
-				events, err := op.events(ctx, &t.Task, from)
-				if err != nil || len(events) == 0 {
-					return err
-				}
-				if err := c.printEvents(events, *format); err != nil {
-					return err
-				}
-				from = events[len(events)-1].Seq
+			if err := c.printEvents(events); err != nil {
+				return err
 			}
-		})
-	}
+			from = events[len(events)-1].Seq
+		}
+	})
 	return cmd
 }
 

@@ -85,9 +85,9 @@ built it.`,
   holdfast version -o json`,
 		Args: argCount(0, 0),
 	}
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
-		if *format == outputJSON {
+		if c.json() {
 			return printJSON(c.Out, readVersion())
 		}
 		p := &printer{w: c.Out}

@@ -153,10 +153,10 @@ func printStoredTask(p *printer, d *shown.TaskDetail, t *task.Task, calls *shown
 	return p.err
 }
 
-func (c *command) printEvents(events []*logged, format output) error {
+func (c *command) printEvents(events []*logged) error {
 	p := &printer{w: c.Out}
 	for _, e := range events {
-		if format == outputJSON {
+		if c.json() {
 			if err := printLine(c.Out, e.stored); err != nil {
 				return fmt.Errorf("write event %d: %w", e.Seq, err)
 			}

@@ -37,7 +37,7 @@ runs) or gone (it was not seen for 90 seconds). SEEN is accurate to a minute.`,
   holdfast workers list -o json | jq -r '.[] | select(.state == "connected") | .version' | sort | uniq -c`,
 		Args: argCount(0, 0),
 	}
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	most := cmd.Flags().Int("limit", 100, "how many workers to list")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *most < 1 || *most > 10_000 {
@@ -55,10 +55,7 @@ runs) or gone (it was not seen for 90 seconds). SEEN is accurate to a minute.`,
 					v.ID.String(), v.Name, v.Version, v.State, strconv.Itoa(v.Running), v.LastSeen.Format("2006-01-02 15:04"), strings.Join(v.Agents, " "), v.SDK,
 				})
 			}
-			if *format == outputJSON {
-				return printJSON(c.Out, all)
-			}
-			return table(c.Out, rows)
+			return c.print(all, rows)
 		})
 	}
 	return cmd
@@ -97,7 +94,7 @@ whatever its version.`,
 		Args: argCount(0, 1),
 	}
 	version := cmd.Flags().String("version", "", "retire the connected workers of this version")
-	format := outputFlag(cmd)
+	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (len(args) == 1) == (*version != "") {
 			return usage("name one worker by its id, or a version with --version")
@@ -125,14 +122,14 @@ whatever its version.`,
 					return err
 				}
 				views = append(views, did)
-				if *format == outputTable {
+				if !c.json() {
 					p.line("%s", did.ID)
 				}
 			}
 			if len(views) == 0 {
 				return task.Errorf(task.NotFound, "no such worker is connected; see holdfast workers list")
 			}
-			if *format == outputJSON {
+			if c.json() {
 				return printJSON(c.Out, views)
 			}
 			return p.err
