@@ -15,7 +15,7 @@ type Admin struct {
 	// all schemes are accepted.
 	Schemes []string `yaml:"schemes"`
 	// Scope is the scope of operators who may do everything.
-	Scope string `yaml:"scope"`
+	Scope string `yaml:"scope" default:"holdfast:operator"`
 	// AllTenantsScope is the scope of operators who see all tenants. An operator without it sees only its own tenant. Empty:
 	// operators without a tenant see all of them.
 	AllTenantsScope string `yaml:"all_tenants_scope"`
@@ -23,7 +23,7 @@ type Admin struct {
 	PublicURL string     `yaml:"public_url" env:"HOLDFAST_ADMIN_PUBLIC_URL"`
 	Login     AdminLogin `yaml:"login"`
 	// SessionLifetime is how long the session of a browser lasts.
-	SessionLifetime time.Duration `yaml:"session_lifetime"`
+	SessionLifetime time.Duration `yaml:"session_lifetime" default:"8h" range:"1m,720h"`
 	// TraceURL is the address of a trace in the operators' tracing tool, with TraceID in the place of the id. Empty: the console links no traces.
 	TraceURL string `yaml:"trace_url" env:"HOLDFAST_ADMIN_TRACE_URL"`
 	// TLS turns on TLS, with the certificate of the public ports.
@@ -50,10 +50,10 @@ type AdminLogin struct {
 	Scheme       string            `yaml:"scheme"`
 	ClientID     string            `yaml:"client_id"`
 	ClientSecret *secrets.Source   `yaml:"client_secret" env:"HOLDFAST_ADMIN_LOGIN_CLIENT_SECRET"` // read for each login
-	Scopes       []string          `yaml:"scopes"`
+	Scopes       []string          `yaml:"scopes" default:"openid,profile"`
 	Parameters   map[string]string `yaml:"parameters"` // added to the request for a login
 	// Claims says which token has the tenant, the subject and the scopes of the operator.
-	Claims LoginClaims `yaml:"claims"`
+	Claims LoginClaims `yaml:"claims" default:"access_token" one:"access_token,id_token"`
 }
 
 // LoginClaims names a token of a login.
@@ -163,7 +163,6 @@ func (l *loader) traceURL(address string) {
 
 func (l *loader) adminLogin(c *Config) {
 	a, o := &c.Admin, &c.Admin.Login
-	inRange(l, "admin.session_lifetime", a.SessionLifetime, time.Minute, 30*24*time.Hour)
 	if a.PublicURL != "" && l.webURL("admin.public_url", a.PublicURL) {
 		// Browsers compare origins, and the paths are fixed.
 		if u, _ := url.Parse(a.PublicURL); u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
@@ -198,7 +197,6 @@ func (l *loader) adminLogin(c *Config) {
 			l.at("admin.login.parameters", "cannot set %s, which the login sets itself", name)
 		}
 	}
-	oneOf(l, "admin.login.claims", o.Claims, ClaimsOfAccessToken, ClaimsOfIDToken)
 }
 
 // loginParameters are those of a login itself.

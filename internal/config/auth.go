@@ -17,8 +17,8 @@ type Auth struct {
 	None    bool         `yaml:"none" env:"HOLDFAST_AUTH_NONE"`
 	Schemes []AuthScheme `yaml:"schemes"`
 	// Visibility is the default of agents that set none.
-	Visibility  Visibility  `yaml:"visibility"`
-	RowSecurity RowSecurity `yaml:"row_level_security" env:"HOLDFAST_AUTH_ROW_LEVEL_SECURITY"`
+	Visibility  Visibility  `yaml:"visibility" default:"owner" one:"owner,tenant"`
+	RowSecurity RowSecurity `yaml:"row_level_security" env:"HOLDFAST_AUTH_ROW_LEVEL_SECURITY" default:"prefer" one:"prefer,require,off"`
 }
 
 // Visibility says who sees a task.
@@ -43,7 +43,7 @@ const (
 // AuthScheme is one way to authenticate. Only the section of its kind is used.
 type AuthScheme struct {
 	Name        string     `yaml:"name"`
-	Kind        AuthKind   `yaml:"kind"`
+	Kind        AuthKind   `yaml:"kind" one:"api_key,basic,jwt,mtls"`
 	Description string     `yaml:"description"` // on cards
 	APIKey      APIKeyAuth `yaml:"api_key"`
 	Basic       BasicAuth  `yaml:"basic"`
@@ -64,7 +64,7 @@ const (
 
 // APIKeyAuth is for the keys that holdfast api-keys create makes.
 type APIKeyAuth struct {
-	Header string `yaml:"header"`
+	Header string `yaml:"header" default:"X-API-Key"`
 }
 
 // BasicAuth is for users with passwords.
@@ -79,11 +79,11 @@ type JWTAuth struct {
 	Audience      []string `yaml:"audience"`
 	Tenant        string   `yaml:"tenant"`
 	TenantClaim   string   `yaml:"tenant_claim"`
-	SubjectClaim  string   `yaml:"subject_claim"`
+	SubjectClaim  string   `yaml:"subject_claim" default:"sub"`
 	SubjectPrefix string   `yaml:"subject_prefix"`
 	ScopesClaim   string   `yaml:"scopes_claim"`
 	// Refresh is the interval between fetches of the keys.
-	Refresh time.Duration `yaml:"refresh"`
+	Refresh time.Duration `yaml:"refresh" default:"5m" range:"1s,1h"`
 	// AllowHTTP allows an issuer on another machine without TLS.
 	AllowHTTP bool `yaml:"allow_http"`
 }
@@ -91,8 +91,8 @@ type JWTAuth struct {
 // MTLSAuth is for client certificates.
 type MTLSAuth struct {
 	Tenant        string      `yaml:"tenant"`
-	TenantFrom    TenantFrom  `yaml:"tenant_from"`
-	SubjectFrom   SubjectFrom `yaml:"subject_from"`
+	TenantFrom    TenantFrom  `yaml:"tenant_from" default:"fixed" one:"fixed,organization"`
+	SubjectFrom   SubjectFrom `yaml:"subject_from" default:"san" one:"san,uri,dns,common_name"`
 	SubjectPrefix string      `yaml:"subject_prefix"`
 	Scopes        []string    `yaml:"scopes"`
 }
@@ -123,7 +123,7 @@ type AgentAuth struct {
 	// everybody in.
 	Schemes    []string   `yaml:"schemes"`
 	Scope      string     `yaml:"scope"`
-	Visibility Visibility `yaml:"visibility"`
+	Visibility Visibility `yaml:"visibility" one:"owner,tenant"`
 }
 
 // TLS configures the server side of TLS on the public ports.
@@ -135,14 +135,6 @@ type TLS struct {
 
 // Enabled reports whether the public ports speak TLS.
 func (t *TLS) Enabled() bool { return t.CertFile != "" }
-
-func (s *AuthScheme) setDefaults() {
-	*s = AuthScheme{
-		APIKey: APIKeyAuth{Header: "X-API-Key"},
-		JWT:    JWTAuth{SubjectClaim: "sub", Refresh: 5 * time.Minute},
-		MTLS:   MTLSAuth{TenantFrom: TenantFixed, SubjectFrom: SubjectFromSAN},
-	}
-}
 
 // OpenAgents returns the names of the agents that need no credential.
 func (c *Config) OpenAgents() []string {
@@ -231,8 +223,6 @@ func (l *loader) auth(c *Config) {
 		}
 	}
 	l.subjects(c.Auth.Schemes)
-	oneOf(l, "auth.visibility", c.Auth.Visibility, VisibleToOwner, VisibleToTenant)
-	oneOf(l, "auth.row_level_security", c.Auth.RowSecurity, RowSecurityPrefer, RowSecurityRequire, RowSecurityOff)
 	l.tls(&c.TLS)
 }
 
@@ -254,7 +244,6 @@ func (l *loader) scheme(path string, s *AuthScheme) {
 		l.at(kind, "is missing; use %s, %s, %s or %s", AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS)
 		return
 	}
-	oneOf(l, kind, s.Kind, AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS)
 	for _, section := range []AuthKind{AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS} {
 		if key := join(path, string(section)); section != s.Kind && l.given(key) {
 			l.at(key, "does not belong to a scheme of kind %s; remove it", s.Kind)
@@ -272,8 +261,6 @@ func (l *loader) scheme(path string, s *AuthScheme) {
 	case AuthJWT:
 		l.jwt(path+".jwt", &s.JWT)
 	case AuthMTLS:
-		oneOf(l, path+".mtls.tenant_from", s.MTLS.TenantFrom, TenantFixed, TenantFromOrganization)
-		oneOf(l, path+".mtls.subject_from", s.MTLS.SubjectFrom, SubjectFromSAN, SubjectFromURI, SubjectFromDNS, SubjectFromCommonName)
 		if s.MTLS.TenantFrom == TenantFromOrganization && s.MTLS.Tenant != "" {
 			l.at(path+".mtls.tenant", "needs tenant_from: fixed")
 		}
@@ -293,7 +280,6 @@ func (l *loader) jwt(path string, j *JWTAuth) {
 	if len(j.Audience) == 0 || slices.Contains(j.Audience, "") {
 		l.at(path+".audience", "is missing; write the aud of tokens for this server, because without it any token of the issuer would be accepted")
 	}
-	inRange(l, path+".refresh", j.Refresh, time.Second, time.Hour)
 	if j.SubjectClaim == "" {
 		l.at(path+".subject_claim", "must not be empty")
 	}
@@ -382,8 +368,6 @@ func (l *loader) agentAuth(path string, a *Agent, all *Auth) {
 	schemes := all.Schemes
 	if a.Auth.Visibility == "" {
 		a.Auth.Visibility = all.Visibility
-	} else {
-		oneOf(l, path+".auth.visibility", a.Auth.Visibility, VisibleToOwner, VisibleToTenant)
 	}
 	named := a.Auth.Schemes
 	if !l.given(path + ".auth.schemes") {

@@ -18,25 +18,26 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
-// Config has every setting of the operator. A Config that Load returned is complete: defaults are filled in and all
+// Config has every setting of the operator. The tags of a field say all of a key: yaml (its name), env (its variable), default, range
+// and one (see check), and secret. A Config that Load returned is complete: defaults are filled in and all
 // values are checked.
 type Config struct {
-	Listen string `yaml:"listen" env:"HOLDFAST_LISTEN"`
+	Listen string `yaml:"listen" env:"HOLDFAST_LISTEN" default:"127.0.0.1:8080"`
 	// GRPCListen is GRPCOff to turn gRPC off.
-	GRPCListen        string `yaml:"grpc_listen" env:"HOLDFAST_GRPC_LISTEN"`
-	AdminListen       string `yaml:"admin_listen" env:"HOLDFAST_ADMIN_LISTEN"`
+	GRPCListen        string `yaml:"grpc_listen" env:"HOLDFAST_GRPC_LISTEN" default:"127.0.0.1:8081"`
+	AdminListen       string `yaml:"admin_listen" env:"HOLDFAST_ADMIN_LISTEN" default:"127.0.0.1:9090"`
 	PublicURL         string `yaml:"public_url" env:"HOLDFAST_PUBLIC_URL"`
 	PublicGRPCAddress string `yaml:"public_grpc_address" env:"HOLDFAST_PUBLIC_GRPC_ADDRESS"`
 	DatabaseURL       string `yaml:"database_url" env:"HOLDFAST_DATABASE_URL" secret:"text"`
 	ListenDatabaseURL string `yaml:"listen_database_url" env:"HOLDFAST_LISTEN_DATABASE_URL" secret:"text"`
 	// DatabasePassword is read for each new connection. The URLs of a loaded configuration have it: see package pgurl.
 	DatabasePassword *secrets.Source `yaml:"database_password" env:"HOLDFAST_DATABASE_PASSWORD"`
-	DataDir          string          `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
+	DataDir          string          `yaml:"data_dir" env:"HOLDFAST_DATA_DIR" default:"./.holdfast"`
 	// Migrate says who migrates an external database.
-	Migrate Migrate `yaml:"migrate" env:"HOLDFAST_MIGRATE"`
-	Roles   []Role  `yaml:"roles" env:"HOLDFAST_ROLES"`
+	Migrate Migrate `yaml:"migrate" env:"HOLDFAST_MIGRATE" default:"auto" one:"auto,wait,off"`
+	Roles   []Role  `yaml:"roles" env:"HOLDFAST_ROLES" default:"api,worker,push"`
 	// DrainDelay is the time between the end of readiness and the end of the public ports.
-	DrainDelay time.Duration `yaml:"drain_delay" env:"HOLDFAST_DRAIN_DELAY"`
+	DrainDelay time.Duration `yaml:"drain_delay" env:"HOLDFAST_DRAIN_DELAY" range:"0s,10m"`
 
 	Log       Log       `yaml:"log"`
 	Limits    Limits    `yaml:"limits"`
@@ -84,10 +85,10 @@ const (
 
 // Log says what is logged and how.
 type Log struct {
-	Level  string    `yaml:"level" env:"HOLDFAST_LOG_LEVEL"`
-	Format LogFormat `yaml:"format" env:"HOLDFAST_LOG_FORMAT"`
+	Level  string    `yaml:"level" env:"HOLDFAST_LOG_LEVEL" default:"info" one:"debug,info,warn,error"`
+	Format LogFormat `yaml:"format" env:"HOLDFAST_LOG_FORMAT" default:"auto" one:"auto,json,text"`
 	// Requests says which requests have a line.
-	Requests LogRequests `yaml:"requests" env:"HOLDFAST_LOG_REQUESTS"`
+	Requests LogRequests `yaml:"requests" env:"HOLDFAST_LOG_REQUESTS" default:"writes" one:"none,writes,all"`
 }
 
 // LogRequests says which requests have a log line.
@@ -113,27 +114,27 @@ const (
 // Limits bound what clients may ask of one replica.
 type Limits struct {
 	// Memory is the memory that the process may use; 0: as the control group or the machine has.
-	Memory         Size          `yaml:"memory"`
-	MaxBody        Size          `yaml:"max_body"`
-	MaxDepth       int           `yaml:"max_depth"`
-	MaxBlock       time.Duration `yaml:"max_block"`
-	MaxStreams     int           `yaml:"max_streams"`
-	RequestTimeout time.Duration `yaml:"request_timeout"` // for a body to arrive; see HeaderTimeout
-	IdleTimeout    time.Duration `yaml:"idle_timeout"`
+	Memory         Size          `yaml:"memory" range:"0|64MiB,1024GiB"`
+	MaxBody        Size          `yaml:"max_body" default:"16MiB" range:"1KiB,1GiB"`
+	MaxDepth       int           `yaml:"max_depth" default:"32" range:"16,1000"`
+	MaxBlock       time.Duration `yaml:"max_block" default:"25s" range:"1s,1h"` // many clients give up after 30 s
+	MaxStreams     int           `yaml:"max_streams" default:"20000" range:"1,1000000"`
+	RequestTimeout time.Duration `yaml:"request_timeout" default:"1m" range:"1s,1h"` // for a body to arrive; see HeaderTimeout
+	IdleTimeout    time.Duration `yaml:"idle_timeout" default:"2m" range:"1s,1h"`
 	PerPrincipal   PerPrincipal  `yaml:"per_principal"`
 	// MaxConnections bounds the open connections of the public ports, ConnectionsPerAddress those from one address (0:
 	// no limit).
-	MaxConnections        int `yaml:"max_connections"`
-	ConnectionsPerAddress int `yaml:"connections_per_address" env:"HOLDFAST_CONNECTIONS_PER_ADDRESS"`
+	MaxConnections        int `yaml:"max_connections" default:"50000" range:"1,1000000"`
+	ConnectionsPerAddress int `yaml:"connections_per_address" env:"HOLDFAST_CONNECTIONS_PER_ADDRESS" default:"1000" range:"0,1000000"`
 	// FailedAuthentications is the limit per second from one address; 0: no limit.
-	FailedAuthentications int `yaml:"failed_authentications"`
+	FailedAuthentications int `yaml:"failed_authentications" default:"50" range:"0,1000000"`
 }
 
 // PerPrincipal bounds what each caller may ask. 0 means no limit.
 type PerPrincipal struct {
-	Rate      int `yaml:"rate"` // requests per second, on one replica
-	Streams   int `yaml:"streams"`
-	LiveTasks int `yaml:"live_tasks"` // per agent, over all replicas
+	Rate      int `yaml:"rate" range:"0,1000000"` // requests per second, on one replica
+	Streams   int `yaml:"streams" range:"0,1000000"`
+	LiveTasks int `yaml:"live_tasks" range:"0,100000"` // per agent, over all replicas; counted row by row when a task is created
 }
 
 // HeaderTimeout is how long the headers of a request may take to arrive: 10 s by default. They are small, and a client needs
@@ -143,7 +144,7 @@ func (l *Limits) HeaderTimeout() time.Duration { return l.RequestTimeout / 6 }
 // Proxies says which proxies in front of the server are trusted about the addresses of clients.
 type Proxies struct {
 	Trusted       []string        `yaml:"trusted" env:"HOLDFAST_PROXIES_TRUSTED"` // networks
-	ClientAddress web.ProxySource `yaml:"client_address" env:"HOLDFAST_PROXIES_CLIENT_ADDRESS"`
+	ClientAddress web.ProxySource `yaml:"client_address" env:"HOLDFAST_PROXIES_CLIENT_ADDRESS" default:"x-forwarded-for" one:"x-forwarded-for,forwarded,proxy-protocol"`
 }
 
 // TrustedProxies returns the trusted proxies; nil: none.
@@ -170,11 +171,11 @@ type Protocol struct {
 	V01ReopenTerminal bool `yaml:"v01_reopen_terminal"`
 	// V01EventNames gives server-sent events of 0.1 the names that trpc-a2a-go 0.0.x expects.
 	V01EventNames   bool            `yaml:"v01_event_names"`
-	BlockingDefault BlockingDefault `yaml:"blocking_default"`
-	VersionHeader   VersionHeader   `yaml:"version_header"`
-	StatusTable     StatusTable     `yaml:"status_table"`
-	CardUnversioned CardUnversioned `yaml:"card_unversioned"`
-	AmbiguousResult AmbiguousResult `yaml:"ambiguous_result"`
+	BlockingDefault BlockingDefault `yaml:"blocking_default" default:"wait" one:"wait,return"`
+	VersionHeader   VersionHeader   `yaml:"version_header" default:"lenient" one:"lenient,strict"`
+	StatusTable     StatusTable     `yaml:"status_table" default:"1.0.1" one:"1.0.1,1.0.0"`
+	CardUnversioned CardUnversioned `yaml:"card_unversioned" default:"superset" one:"superset,strict10,legacy"`
+	AmbiguousResult AmbiguousResult `yaml:"ambiguous_result" default:"origin" one:"origin,union,v03"`
 }
 
 // BlockingDefault is what message/send does when the request sets no mode.
@@ -226,8 +227,8 @@ const (
 
 // Worker tunes the worker pool of a replica.
 type Worker struct {
-	LeaseTTL  time.Duration `yaml:"lease_ttl"`
-	StopGrace time.Duration `yaml:"stop_grace"`
+	LeaseTTL  time.Duration `yaml:"lease_ttl" default:"10s" range:"3s,10m"`
+	StopGrace time.Duration `yaml:"stop_grace" default:"20s" range:"0s,1h"`
 }
 
 // RunAPI is where agents act for their runs from elsewhere.
@@ -237,18 +238,18 @@ type RunAPI struct {
 
 // Store tunes the database connections of a replica.
 type Store struct {
-	PoolSize    int `yaml:"pool_size"`
-	WriterConns int `yaml:"writer_conns"`
+	PoolSize    int `yaml:"pool_size" default:"10" range:"2,1000"`
+	WriterConns int `yaml:"writer_conns" default:"1" range:"1,64"`
 }
 
 // Signing configures the keys that replicas share.
 type Signing struct {
-	Cards bool `yaml:"cards"`
+	Cards bool `yaml:"cards" default:"true"`
 }
 
 // Push configures webhooks: who may set which, and how they are delivered.
 type Push struct {
-	Enabled bool `yaml:"enabled"`
+	Enabled bool `yaml:"enabled" default:"true"`
 
 	HTTPSOnly       bool     `yaml:"https_only"`
 	AllowPrivate    bool     `yaml:"allow_private"`
@@ -257,15 +258,15 @@ type Push struct {
 	Challenge       bool     `yaml:"validation_challenge"`
 
 	Artifacts     bool `yaml:"artifacts"`
-	CoalesceAfter int  `yaml:"coalesce_after"` // 0: never
-	MaxBody       Size `yaml:"max_body"`
+	CoalesceAfter int  `yaml:"coalesce_after" default:"32" range:"0,1000"` // 0: never
+	MaxBody       Size `yaml:"max_body" default:"512KiB" range:"16KiB,1GiB"`
 
-	Timeout     time.Duration `yaml:"timeout"`
-	Concurrency int           `yaml:"concurrency"`
+	Timeout     time.Duration `yaml:"timeout" default:"15s" range:"100ms,2m"`
+	Concurrency int           `yaml:"concurrency" default:"64" range:"1,10000"`
 
-	RetryFirst  time.Duration `yaml:"retry_first"`
-	RetryMost   time.Duration `yaml:"retry_most"`
-	GiveUpAfter time.Duration `yaml:"give_up_after"` // 0: never
+	RetryFirst  time.Duration `yaml:"retry_first" default:"1s" range:"10ms,1h"`
+	RetryMost   time.Duration `yaml:"retry_most" default:"1h" range:"10ms,24h"`
+	GiveUpAfter time.Duration `yaml:"give_up_after" default:"24h" range:"0s,8760h"` // 0: never
 
 	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS" secret:"list"`
 	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS" secret:"list"`
@@ -282,12 +283,12 @@ func (p *Push) SealingKeys() [][]byte {
 
 // Retention says how long data is kept. Its values for tasks are the defaults of the agents.
 type Retention struct {
-	Tasks             Keep   `yaml:"tasks"`               // after the task has ended
-	Artifacts         Keep   `yaml:"artifacts"`           // after the task has ended
-	ExpireParkedAfter Keep   `yaml:"expire_parked_after"` // for tasks that wait for a client
-	IdempotencyKeys   Keep   `yaml:"idempotency_keys"`
-	DeliveryAttempts  Keep   `yaml:"delivery_attempts"`
-	Audit             Keep   `yaml:"audit"`
+	Tasks             Keep   `yaml:"tasks" default:"forever"`               // after the task has ended
+	Artifacts         Keep   `yaml:"artifacts" default:"forever"`           // after the task has ended
+	ExpireParkedAfter Keep   `yaml:"expire_parked_after" default:"forever"` // for tasks that wait for a client
+	IdempotencyKeys   Keep   `yaml:"idempotency_keys" default:"72h"`        // a client that was down over a weekend may still retry
+	DeliveryAttempts  Keep   `yaml:"delivery_attempts" default:"168h"`
+	Audit             Keep   `yaml:"audit" default:"forever"`
 	ExportDirectory   string `yaml:"export_directory"`
 }
 
@@ -302,8 +303,8 @@ type AgentRetention struct {
 type Agent struct {
 	Name          string  `yaml:"name"`
 	Default       bool    `yaml:"default"`
-	OnBusy        OnBusy  `yaml:"on_busy"`
-	History       History `yaml:"history"`
+	OnBusy        OnBusy  `yaml:"on_busy" default:"enqueue" one:"enqueue,reject"`
+	History       History `yaml:"history" default:"task" one:"task,context,none"`
 	DirectReplies bool    `yaml:"direct_replies"`
 	// RecursiveCalls lets the agent call itself and the agents that have called it.
 	RecursiveCalls bool `yaml:"recursive_calls"`
@@ -342,13 +343,13 @@ const (
 type Card struct {
 	Name               string   `yaml:"name"`
 	Description        string   `yaml:"description"`
-	Version            string   `yaml:"version"`
+	Version            string   `yaml:"version" default:"1.0.0"`
 	Provider           Provider `yaml:"provider"`
 	DocumentationURL   string   `yaml:"documentation_url"`
 	IconURL            string   `yaml:"icon_url"`
 	DefaultInputModes  []string `yaml:"default_input_modes"`
 	DefaultOutputModes []string `yaml:"default_output_modes"`
-	Streaming          bool     `yaml:"streaming"` // false: streams are refused
+	Streaming          bool     `yaml:"streaming" default:"true"` // false: streams are refused
 	Skills             []Skill  `yaml:"skills"`
 
 	Extensions []Extension `yaml:"extensions"`
@@ -386,7 +387,7 @@ type Extension struct {
 
 // Executor says what runs the agent. Only the section of its kind is used.
 type Executor struct {
-	Kind    ExecutorKind    `yaml:"kind"`
+	Kind    ExecutorKind    `yaml:"kind" one:"demo,http,command,worker,a2a,openai,go"`
 	HTTP    HTTPExecutor    `yaml:"http"`
 	Command CommandExecutor `yaml:"command"`
 	OpenAI  OpenAIExecutor  `yaml:"openai"`
@@ -410,7 +411,7 @@ const (
 
 // WorkerExecutor is an agent whose runs connected workers claim.
 type WorkerExecutor struct {
-	Lease time.Duration `yaml:"lease"` // of a run, unless the worker renews it
+	Lease time.Duration `yaml:"lease" default:"30s" range:"3s,1h"` // of a run, unless the worker renews it
 }
 
 // HTTPExecutor is an agent behind an HTTP endpoint.
@@ -418,7 +419,7 @@ type HTTPExecutor struct {
 	URL           string            `yaml:"url"`
 	CancelURL     string            `yaml:"cancel_url"`
 	Headers       map[string]string `yaml:"headers" secret:"headers"`
-	HeaderTimeout time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout
+	HeaderTimeout time.Duration     `yaml:"header_timeout" range:"0s,24h"` // 0: only the run's timeout
 }
 
 // CommandExecutor is an agent that is a program, started once per run.
@@ -426,26 +427,26 @@ type CommandExecutor struct {
 	Argv    []string          `yaml:"argv"`
 	Dir     string            `yaml:"dir"`
 	Env     map[string]string `yaml:"env" secret:"variables"`
-	Inherit []string          `yaml:"inherit"` // names of the server's environment variables
-	UID     int               `yaml:"uid"`     // 0: the server's
-	GID     int               `yaml:"gid"`     // 0: the server's
+	Inherit []string          `yaml:"inherit"`                  // names of the server's environment variables
+	UID     int               `yaml:"uid" range:"0,2147483647"` // 0: the server's
+	GID     int               `yaml:"gid" range:"0,2147483647"` // 0: the server's
 }
 
 // OpenAIExecutor is a model behind an API of OpenAI.
 type OpenAIExecutor struct {
-	API          ModelAPI          `yaml:"api"`
+	API          ModelAPI          `yaml:"api" default:"chat-completions" one:"chat-completions,responses"`
 	BaseURL      string            `yaml:"base_url"`
 	Model        string            `yaml:"model"`
 	APIKey       *secrets.Source   `yaml:"api_key"` // read for each call
 	Headers      map[string]string `yaml:"headers" secret:"headers"`
 	System       string            `yaml:"system"`
 	Parameters   map[string]JSON   `yaml:"parameters"` // further members of requests, such as temperature
-	Stream       bool              `yaml:"stream"`
+	Stream       bool              `yaml:"stream" default:"true"`
 	Reasoning    bool              `yaml:"reasoning"` // show it as an artifact of its own
 	Tools        []ToolServer      `yaml:"tools"`
 	Agents       []AgentTool       `yaml:"agents"`
-	MaxToolCalls int               `yaml:"max_tool_calls"` // in one turn
-	ToolTimeout  time.Duration     `yaml:"tool_timeout"`
+	MaxToolCalls int               `yaml:"max_tool_calls" default:"50" range:"1,10000"` // in one turn
+	ToolTimeout  time.Duration     `yaml:"tool_timeout" default:"1m" range:"100ms,24h"`
 }
 
 // ModelAPI is the API of a model.
@@ -482,9 +483,9 @@ type AgentTool struct {
 type A2AExecutor struct {
 	CardURL      string            `yaml:"card_url"`
 	URL          string            `yaml:"url"`
-	Version      string            `yaml:"version"`
-	Binding      string            `yaml:"binding"`
-	Stream       bool              `yaml:"stream"`
+	Version      string            `yaml:"version" default:"auto"`
+	Binding      string            `yaml:"binding" default:"auto"`
+	Stream       bool              `yaml:"stream" default:"true"`
 	Headers      map[string]string `yaml:"headers" secret:"headers"`
 	Auth         A2AAuth           `yaml:"auth"`
 	Forward      A2AForward        `yaml:"forward"`
@@ -508,20 +509,20 @@ type A2AAuth struct {
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.
 type AgentLimits struct {
 	Concurrency       int           `yaml:"concurrency"`
-	Queue             int           `yaml:"queue"`              // waiting tasks; 0: no limit
-	LiveTasks         int           `yaml:"live_tasks"`         // of each caller; 0: the limit for every agent
-	MaxArtifacts      Size          `yaml:"max_artifacts"`      // of a task; 0: no limit
-	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
-	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none
-	MaxAttempts       int           `yaml:"max_attempts"`
-	UnreachableFor    time.Duration `yaml:"unreachable_for"` // how long tasks wait for an agent that is away
-	Backoff           time.Duration `yaml:"backoff"`
-	CancelGrace       time.Duration `yaml:"cancel_grace"`
-	MaxEvent          Size          `yaml:"max_event"`
-	HistoryEntries    int           `yaml:"history_entries"` // messages and artifacts
-	HistoryBytes      Size          `yaml:"history_bytes"`
-	MaxState          Size          `yaml:"max_state"` // of a task or a context
-	Calls             int           `yaml:"calls"`     // of one event
+	Queue             int           `yaml:"queue" range:"0,100000"`                   // waiting tasks; 0: no limit
+	LiveTasks         int           `yaml:"live_tasks" range:"0,100000"`              // of each caller; 0: the limit for every agent
+	MaxArtifacts      Size          `yaml:"max_artifacts" range:"0|1KiB,1024GiB"`     // of a task; 0: no limit
+	RunTimeout        time.Duration `yaml:"run_timeout" default:"1h" range:"0s,720h"` // 0: none
+	InactivityTimeout time.Duration `yaml:"inactivity_timeout" range:"0s,720h"`       // 0: none
+	MaxAttempts       int           `yaml:"max_attempts" default:"3" range:"1,1000"`
+	UnreachableFor    time.Duration `yaml:"unreachable_for" default:"1h" range:"1s,720h"` // how long tasks wait for an agent that is away
+	Backoff           time.Duration `yaml:"backoff" default:"1s" range:"1ms,1h"`
+	CancelGrace       time.Duration `yaml:"cancel_grace" default:"10s" range:"0s,1h"`
+	MaxEvent          Size          `yaml:"max_event" default:"16MiB" range:"1KiB,1GiB"`
+	HistoryEntries    int           `yaml:"history_entries" default:"100" range:"1,10000"` // messages and artifacts
+	HistoryBytes      Size          `yaml:"history_bytes" default:"1MiB" range:"1KiB,64MiB"`
+	MaxState          Size          `yaml:"max_state" default:"256KiB" range:"1KiB,16MiB"` // of a task or a context
+	Calls             int           `yaml:"calls" default:"100" range:"1,1000"`            // of one event
 }
 
 // HasRole reports whether this replica takes the role.

@@ -115,8 +115,8 @@ func (l *loader) decodeList(path string, n *yaml.Node, v reflect.Value) {
 	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	for i, item := range n.Content {
 		element := list.Index(i)
-		if d, ok := element.Addr().Interface().(interface{ setDefaults() }); ok {
-			d.setDefaults()
+		if element.Kind() == reflect.Struct {
+			fill(element)
 		}
 		l.decode(fmt.Sprintf("%s[%d]", path, i), item, element)
 	}

@@ -1,102 +1,42 @@
 package config
 
 import (
+	"reflect"
 	"time"
-
-	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // Default returns the configuration without any settings, before the demo agent is added. The demo agent is added only
 // when the file has no agents.
 func Default() *Config {
-	return &Config{
-		Listen:      "127.0.0.1:8080",
-		GRPCListen:  "127.0.0.1:8081",
-		AdminListen: "127.0.0.1:9090",
-		DataDir:     DefaultDataDir,
-		Migrate:     MigrateAuto,
-		Roles:       []Role{RoleAPI, RoleWorker, RolePush},
-		Log:         Log{Level: "info", Format: LogAuto, Requests: RequestsWrites},
-		Limits: Limits{
-			MaxBody:        16 * MiB,
-			MaxDepth:       32,
-			MaxBlock:       25 * time.Second, // many clients give up after 30 s
-			MaxStreams:     20000,
-			RequestTimeout: time.Minute,
-			IdleTimeout:    2 * time.Minute,
+	c := new(Config)
+	fill(reflect.ValueOf(c).Elem())
+	return c
+}
 
-			MaxConnections:        50_000,
-			ConnectionsPerAddress: 1_000,
-			FailedAuthentications: 50,
-		},
-		Proxies: Proxies{ClientAddress: web.XForwardedFor},
-		Protocol: Protocol{
-			BlockingDefault: BlockingWait, VersionHeader: VersionLenient, StatusTable: Statuses101, CardUnversioned: CardSuperset,
-			AmbiguousResult: ResultOrigin,
-		},
-		Worker: Worker{
-			LeaseTTL:  10 * time.Second,
-			StopGrace: 20 * time.Second,
-		},
-		Store: Store{PoolSize: 10, WriterConns: 1},
-		Auth:  Auth{Visibility: VisibleToOwner, RowSecurity: RowSecurityPrefer},
-		Admin: Admin{
-			Scope: "holdfast:operator", SessionLifetime: 8 * time.Hour, Login: AdminLogin{Scopes: []string{"openid", "profile"}, Claims: ClaimsOfAccessToken},
-		},
-		Retention: Retention{
-			Tasks: Forever, Artifacts: Forever, ExpireParkedAfter: Forever, Audit: Forever,
-			// A client that was down over a weekend may still retry a request.
-			IdempotencyKeys:  Keep(72 * time.Hour),
-			DeliveryAttempts: Keep(7 * 24 * time.Hour),
-		},
-		Signing: Signing{Cards: true},
-		Push: Push{
-			Enabled:       true,
-			CoalesceAfter: 32,
-			MaxBody:       512 * KiB,
-			Timeout:       15 * time.Second,
-			Concurrency:   64,
-			RetryFirst:    time.Second,
-			RetryMost:     time.Hour,
-			GiveUpAfter:   24 * time.Hour,
-		},
+// fill sets the fields of a section to what their tag default says.
+func fill(section reflect.Value) {
+	l := &loader{}
+	for i := range section.NumField() {
+		field, v := section.Type().Field(i), section.Field(i)
+		if text := field.Tag.Get("default"); text != "" {
+			l.setText(field.Name, text, v)
+		}
+		if v.Kind() == reflect.Struct {
+			fill(v)
+		}
+	}
+	if err := l.err(); err != nil {
+		panic(err)
 	}
 }
 
 // drainDelay suits a balancer that checks readiness each second. Nothing balances a server that only its machine reaches.
 const drainDelay = 3 * time.Second
 
-// setDefaults fills the settings that do not depend on other keys. The decoder calls it for every agent before it reads
-// the agent's keys.
-func (a *Agent) setDefaults() {
-	*a = Agent{
-		OnBusy: BusyEnqueue, History: HistoryTask,
-		Card: DefaultCard(),
-		Executor: Executor{
-			Worker: WorkerExecutor{Lease: 30 * time.Second},
-			OpenAI: OpenAIExecutor{API: APIChat, Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute},
-			A2A:    A2AExecutor{Version: "auto", Binding: "auto", Stream: true},
-		},
-		Limits: AgentLimits{
-			RunTimeout:     time.Hour,
-			MaxAttempts:    3,
-			UnreachableFor: time.Hour,
-			Backoff:        time.Second,
-			CancelGrace:    10 * time.Second,
-			MaxEvent:       16 * MiB,
-			HistoryEntries: 100, HistoryBytes: 1 * MiB,
-			MaxState: 256 * KiB,
-			Calls:    100,
-		},
-	}
-}
-
 // DefaultCard is the card of an agent whose configuration has none.
-func DefaultCard() Card {
-	return Card{
-		Version:   "1.0.0",
-		Streaming: true,
-	}
+func DefaultCard() (c Card) {
+	fill(reflect.ValueOf(&c).Elem())
+	return c
 }
 
 // defaultConcurrency is how many runs of an agent one replica runs at once. A demo run costs a goroutine, an http run a
@@ -152,26 +92,21 @@ func (a *Agent) CompleteCard() {
 
 // NewAgent returns an agent with the default settings. The caller sets its executor.
 func NewAgent(name string) *Agent {
-	a := new(Agent)
-	a.setDefaults()
-	a.Name = name
+	a := &Agent{Name: name}
+	fill(reflect.ValueOf(a).Elem())
 	return a
 }
 
 // goAgent is the agent when the file has no agents and the program brings one.
 func goAgent(name string) Agent {
-	var a Agent
-	a.setDefaults()
-	a.Name = name
+	a := NewAgent(name)
 	a.Executor.Kind = ExecutorGo
-	return a
+	return *a
 }
 
 // demoAgent is the agent when the file has no agents.
 func demoAgent() Agent {
-	var a Agent
-	a.setDefaults()
-	a.Name = "demo"
+	a := NewAgent("demo")
 	a.Default = true
 	a.DirectReplies = true
 	a.Executor.Kind = ExecutorDemo
@@ -201,5 +136,5 @@ func demoAgent() Agent {
 			},
 		},
 	}
-	return a
+	return *a
 }

@@ -384,9 +384,7 @@ func collect(keys map[string]documented, path string, section reflect.Value) (se
 		}
 		if field.Type.Kind() == reflect.Slice && field.Type.Elem().Kind() == reflect.Struct {
 			element := reflect.New(field.Type.Elem())
-			if d, ok := element.Interface().(interface{ setDefaults() }); ok {
-				d.setDefaults()
-			}
+			fill(element.Elem())
 			secrets = append(secrets, collect(keys, key+"[]", element.Elem())...)
 			if key == "agents" {
 				continue // a paragraph of the page describes the list itself

@@ -4,11 +4,11 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
-	"math"
 	"mime"
 	"net"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/pg/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/push"
-	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 // agentName keeps names usable in a path, a metric label and a log line.
@@ -35,9 +34,6 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // headerName is a token of RFC 9110.
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// mostCounted bounds the limits that are counted row by row, whenever a task is created.
-const mostCounted = 100_000
-
 // validate makes the checks that types alone do not. It continues after each problem.
 func (l *loader) validate(c *Config) {
 	l.addresses(c)
@@ -45,74 +41,58 @@ func (l *loader) validate(c *Config) {
 	if c.DataDir == "" {
 		l.at("data_dir", "must not be empty")
 	}
-	oneOf(l, "migrate", c.Migrate, MigrateAuto, MigrateWait, MigrateOff)
 	if c.DatabaseURL == "" && c.Migrate != MigrateAuto {
 		l.at("migrate", "is for an external database; remove it, or set database_url")
 	}
 	l.roles(c.Roles)
-	inRange(l, "drain_delay", c.DrainDelay, 0, 10*time.Minute)
-	oneOf(l, "log.level", c.Log.Level, "debug", "info", "warn", "error")
-	oneOf(l, "log.format", c.Log.Format, LogAuto, LogJSON, LogText)
-	oneOf(l, "log.requests", c.Log.Requests, RequestsNone, RequestsWrites, RequestsAll)
-	oneOf(l, "protocol.blocking_default", c.Protocol.BlockingDefault, BlockingWait, BlockingReturn)
-	oneOf(l, "protocol.version_header", c.Protocol.VersionHeader, VersionLenient, VersionStrict)
-	oneOf(l, "protocol.status_table", c.Protocol.StatusTable, Statuses101, Statuses100)
-	oneOf(l, "protocol.card_unversioned", c.Protocol.CardUnversioned, CardSuperset, CardStrict10, CardLegacy)
-	oneOf(l, "protocol.ambiguous_result", c.Protocol.AmbiguousResult, ResultOrigin, ResultUnion, Result03)
-
-	if c.Limits.Memory != 0 {
-		inRange(l, "limits.memory", c.Limits.Memory, 64*MiB, 1024*GiB)
-	}
-	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
-	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)
-	each := &c.Limits.PerPrincipal
-	inRange(l, "limits.per_principal.rate", each.Rate, 0, 1_000_000)
-	inRange(l, "limits.per_principal.streams", each.Streams, 0, 1_000_000)
-	inRange(l, "limits.per_principal.live_tasks", each.LiveTasks, 0, mostCounted)
-	inRange(l, "limits.max_connections", c.Limits.MaxConnections, 1, 1_000_000)
-	inRange(l, "limits.connections_per_address", c.Limits.ConnectionsPerAddress, 0, 1_000_000)
-	inRange(l, "limits.failed_authentications", c.Limits.FailedAuthentications, 0, 1_000_000)
-	inRange(l, "limits.max_block", c.Limits.MaxBlock, time.Second, time.Hour)
-	inRange(l, "limits.max_streams", c.Limits.MaxStreams, 1, 1_000_000)
-	inRange(l, "limits.request_timeout", c.Limits.RequestTimeout, time.Second, time.Hour)
-	inRange(l, "limits.idle_timeout", c.Limits.IdleTimeout, time.Second, time.Hour)
-
 	l.networks("proxies.trusted", c.Proxies.Trusted)
-	oneOf(l, "proxies.client_address", c.Proxies.ClientAddress, web.XForwardedFor, web.Forwarded, web.PROXYProtocol)
-
 	l.cors(&c.CORS)
-
-	inRange(l, "worker.lease_ttl", c.Worker.LeaseTTL, 3*time.Second, 10*time.Minute)
-	inRange(l, "worker.stop_grace", c.Worker.StopGrace, 0, time.Hour)
-
-	inRange(l, "store.pool_size", c.Store.PoolSize, 2, 1000)
-	inRange(l, "store.writer_conns", c.Store.WriterConns, 1, 64)
-
 	l.push(&c.Push)
-	l.retention(c)
-
 	l.auth(c)
 	l.admin(c)
 	l.agents(c)
+	l.check("", reflect.ValueOf(c).Elem())
 }
 
-// retention checks that data ends in an order that makes sense.
-func (l *loader) retention(c *Config) {
-	r := &c.Retention
-	for key, keep := range map[string]Keep{
-		"tasks": r.Tasks, "artifacts": r.Artifacts, "expire_parked_after": r.ExpireParkedAfter, "idempotency_keys": r.IdempotencyKeys,
-		"delivery_attempts": r.DeliveryAttempts, "audit": r.Audit,
-	} {
-		l.keep("retention."+key, keep)
-	}
-	for i := range c.Agents {
-		a := &c.Agents[i].Retention
-		path := fmt.Sprintf("agents[%d].retention.", i)
-		for key, keep := range map[string]Keep{"tasks": a.Tasks, "artifacts": a.Artifacts, "expire_parked_after": a.ExpireParkedAfter} {
-			if keep != 0 {
-				l.keep(path+key, keep)
+// check compares values with the tags of their fields: range (two bounds; after 0| a value may also be 0), and one (the values
+// that there are).
+func (l *loader) check(path string, section reflect.Value) {
+	for i := range section.NumField() {
+		field, v := section.Type().Field(i), section.Field(i)
+		key := join(path, field.Tag.Get("yaml"))
+		switch {
+		case l.hasProblem(key):
+			continue
+		case v.Kind() == reflect.Struct:
+			l.check(key, v)
+		case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+			for j := range v.Len() {
+				l.check(fmt.Sprintf("%s[%d]", key, j), v.Index(j))
 			}
+		case v.Type() == keepType && !v.IsZero():
+			l.keep(key, Keep(v.Int()))
 		}
+		if bounds := field.Tag.Get("range"); bounds != "" {
+			l.inRange(key, v, bounds)
+		}
+		names := strings.Split(field.Tag.Get("one"), ",")
+		if names[0] != "" && !slices.Contains(names, v.String()) && (v.String() != "" || l.given(key)) {
+			l.at(key, "is %q; use one of %s", v, strings.Join(names, ", "))
+		}
+	}
+}
+
+func (l *loader) inRange(key string, v reflect.Value, bounds string) {
+	bounds, orZero := strings.CutPrefix(bounds, "0|")
+	if orZero && v.IsZero() {
+		return
+	}
+	least, most, _ := strings.Cut(bounds, ",")
+	low, high := reflect.New(v.Type()).Elem(), reflect.New(v.Type()).Elem()
+	l.setText(key, least, low)
+	l.setText(key, most, high)
+	if v.Int() < low.Int() || v.Int() > high.Int() {
+		l.at(key, "is %s; write a value from %s to %s", show(v.Interface()), show(low.Interface()), show(high.Interface()))
 	}
 }
 
@@ -131,13 +111,6 @@ func (l *loader) keep(key string, k Keep) {
 func (l *loader) push(p *Push) {
 	l.networks("push.allowed_networks", p.AllowedNetworks)
 	l.networks("push.denied_networks", p.DeniedNetworks)
-	inRange(l, "push.coalesce_after", p.CoalesceAfter, 0, 1000)
-	inRange(l, "push.max_body", p.MaxBody, 16*KiB, 1*GiB)
-	inRange(l, "push.timeout", p.Timeout, 100*time.Millisecond, 2*time.Minute)
-	inRange(l, "push.concurrency", p.Concurrency, 1, 10_000)
-	inRange(l, "push.retry_first", p.RetryFirst, 10*time.Millisecond, time.Hour)
-	inRange(l, "push.retry_most", p.RetryMost, 10*time.Millisecond, 24*time.Hour)
-	inRange(l, "push.give_up_after", p.GiveUpAfter, 0, 365*24*time.Hour)
 	for i, secret := range p.WebhookSecrets {
 		if _, err := push.ParseSecret(secret); err != nil {
 			l.at(fmt.Sprintf("push.webhook_secrets[%d]", i), "%s", err)
@@ -339,34 +312,15 @@ func (l *loader) agent(path string, a *Agent) {
 	case !agentName.MatchString(a.Name):
 		l.at(name, "%q is not a valid name; use 1 to 63 lower-case letters, digits, - and _, with a letter or digit first and last", a.Name)
 	}
-	oneOf(l, path+".on_busy", a.OnBusy, BusyEnqueue, BusyReject)
-	oneOf(l, path+".history", a.History, HistoryTask, HistoryContext, HistoryNone)
 	l.card(path+".card", &a.Card)
 	l.executor(path+".executor", &a.Executor)
 	if brought := slices.Contains(l.programs, a.Name); a.Executor.Kind == ExecutorGo && !brought {
 		l.at(path+".executor.kind", "go needs a Go program that brings the agent %q with agent.Serve", a.Name)
 	}
 
-	limits, lim := path+".limits", &a.Limits
-	if l.given(limits + ".concurrency") {
-		inRange(l, limits+".concurrency", lim.Concurrency, 1, 100_000)
+	if key := path + ".limits.concurrency"; l.given(key) && !l.hasProblem(key) { // without it, that of the executor
+		l.inRange(key, reflect.ValueOf(a.Limits.Concurrency), "1,100000")
 	}
-	inRange(l, limits+".queue", lim.Queue, 0, mostCounted)
-	inRange(l, limits+".live_tasks", lim.LiveTasks, 0, mostCounted)
-	if lim.MaxArtifacts != 0 {
-		inRange(l, limits+".max_artifacts", lim.MaxArtifacts, 1*KiB, 1024*GiB)
-	}
-	inRange(l, limits+".run_timeout", lim.RunTimeout, 0, 30*24*time.Hour)
-	inRange(l, limits+".inactivity_timeout", lim.InactivityTimeout, 0, 30*24*time.Hour)
-	inRange(l, limits+".max_attempts", lim.MaxAttempts, 1, 1000)
-	inRange(l, limits+".unreachable_for", lim.UnreachableFor, time.Second, 30*24*time.Hour)
-	inRange(l, limits+".backoff", lim.Backoff, time.Millisecond, time.Hour)
-	inRange(l, limits+".cancel_grace", lim.CancelGrace, 0, time.Hour)
-	inRange(l, limits+".max_event", lim.MaxEvent, 1*KiB, 1*GiB)
-	inRange(l, limits+".history_entries", lim.HistoryEntries, 1, 10_000)
-	inRange(l, limits+".history_bytes", lim.HistoryBytes, 1*KiB, 64*MiB)
-	inRange(l, limits+".max_state", lim.MaxState, 1*KiB, 16*MiB)
-	inRange(l, limits+".calls", lim.Calls, 1, 1000)
 }
 
 func (l *loader) card(path string, c *Card) {
@@ -440,16 +394,13 @@ func (l *loader) executor(path string, e *Executor) {
 		l.at(kind, "is missing; use %s, %s, %s, %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorWorker, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
 		return
 	}
-	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorWorker, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
 	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand, ExecutorWorker, ExecutorA2A, ExecutorOpenAI} {
 		if key := join(path, string(section)); section != e.Kind && l.given(key) {
 			l.at(key, "does not belong to an executor of kind %s; remove it", e.Kind)
 		}
 	}
 	switch e.Kind {
-	case ExecutorDemo, ExecutorGo:
-	case ExecutorWorker:
-		inRange(l, path+".worker.lease", e.Worker.Lease, 3*time.Second, time.Hour)
+	case ExecutorDemo, ExecutorGo, ExecutorWorker:
 	case ExecutorHTTP:
 		l.httpExecutor(path+".http", &e.HTTP)
 	case ExecutorCommand:
@@ -473,7 +424,6 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 		l.webURL(path+".cancel_url", h.CancelURL)
 	}
 	l.headers(path+".headers", h.Headers)
-	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
 }
 
 // headers checks headers that go to a service. It repeats no value, because they have credentials.
@@ -500,11 +450,8 @@ func (l *loader) openAIExecutor(path string, o *OpenAIExecutor) {
 	if !l.hasProblem(path) && !l.hasProblem(path+".model") && o.Model == "" {
 		l.at(path+".model", "is missing; write the name of the model")
 	}
-	oneOf(l, path+".api", o.API, APIChat, APIResponses)
 	l.headers(path+".headers", o.Headers)
 	l.toolServers(path+".tools", o.Tools)
-	inRange(l, path+".max_tool_calls", o.MaxToolCalls, 1, 10_000)
-	inRange(l, path+".tool_timeout", o.ToolTimeout, 100*time.Millisecond, 24*time.Hour)
 }
 
 // toolServerName leaves room for the tool's own name in the 64 characters of a function's name.
@@ -595,8 +542,6 @@ func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 		l.at(path+".argv", "is missing; write the program and its arguments, such as [python3, agent.py]")
 	}
 	l.environment(path, c.Env, c.Inherit)
-	inRange(l, path+".uid", c.UID, 0, math.MaxInt32)
-	inRange(l, path+".gid", c.GID, 0, math.MaxInt32)
 	if (c.UID == 0) != (c.GID == 0) {
 		l.at(path+".uid", "needs gid, and gid needs uid; set both to numbers above 0, or neither")
 	}
@@ -610,13 +555,6 @@ func (l *loader) webURL(key, value string) bool {
 		return false
 	}
 	return true
-}
-
-func inRange[T int | Size | time.Duration](l *loader, key string, v, low, high T) {
-	if l.hasProblem(key) || v >= low && v <= high {
-		return
-	}
-	l.at(key, "is %s; write a value from %s to %s", show(v), show(low), show(high))
 }
 
 // show writes a value as an operator would: 1h and not 1h0m0s.
@@ -633,18 +571,4 @@ func show(v any) string {
 		s = short + "h"
 	}
 	return s
-}
-
-func oneOf[T ~string](l *loader, key string, v T, allowed ...T) {
-	if l.hasProblem(key) {
-		return
-	}
-	names := make([]string, len(allowed))
-	for i, a := range allowed {
-		if v == a {
-			return
-		}
-		names[i] = string(a)
-	}
-	l.at(key, "is %q; use one of %s", v, strings.Join(names, ", "))
 }
