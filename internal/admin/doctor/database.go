@@ -36,11 +36,16 @@ func (e *examination) database(ctx context.Context) {
 	if direct == "" {
 		direct = queries
 	}
-	d := &database{examination: e, direct: direct, pooled: direct != queries}
+	d := &database{examination: e, url: queries, direct: direct, pooled: direct != queries}
 	if !e.one(ctx, check{"database", func(ctx context.Context) ([]Finding, error) { return d.reach(ctx, queries) }}) {
 		return
 	}
 	defer d.pool.Close()
+	defer func() {
+		if d.store != nil {
+			d.store.Close(context.WithoutCancel(ctx))
+		}
+	}()
 	for _, c := range []check{
 		{"commit", d.commit},
 		{"notify", d.notify},
@@ -72,7 +77,7 @@ func (e *examination) database(ctx context.Context) {
 			e.report(Finding{Check: c.name, Status: Fail, Detail: "not checked, like all checks after it: three checks timed out"})
 			return
 		}
-		if d.bare && needsSchema[c.name] {
+		if d.bare && needsSchema[c.name] || d.old && needsStore[c.name] {
 			continue
 		}
 		e.one(ctx, c)
@@ -82,12 +87,28 @@ func (e *examination) database(ctx context.Context) {
 // needsSchema are the checks that need a migrated database.
 var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "agents away": true, "runs": true, "webhooks": true, "webhook secrets": true, "signing keys": true}
 
+// needsStore are those of them that need the schema of this program.
+var needsStore = map[string]bool{"workers": true, "queue": true, "agents away": true, "webhooks": true}
+
 type database struct {
 	*examination
 	pool   *pgxpool.Pool
+	url    string // of queries
 	direct string
 	pooled bool // queries go through a pooler
 	bare   bool // the database has no schema
+	old    bool // its schema is older than this program
+	store  *store.Store
+}
+
+// open connects the store, whose figures are those of the admin API.
+func (d *database) open(ctx context.Context) (*store.Store, error) {
+	if d.store != nil {
+		return d.store, nil
+	}
+	s, err := store.Open(ctx, store.Options{URL: d.url, Pooled: d.pooled, APIConns: 2, Writers: 1})
+	d.store = s
+	return s, err
 }
 
 // embedded looks for the embedded database, and does not start it.
@@ -479,7 +500,7 @@ func (d *database) schema(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.bare = v.Applied == 0
+	d.bare, d.old = v.Applied == 0, v.Applied < v.Latest
 	switch {
 	case v.Applied == 0:
 		return warns("not there yet; the server creates it when it starts").advise("start the server or run holdfast migrate"), nil

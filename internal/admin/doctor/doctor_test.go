@@ -159,7 +159,7 @@ func TestHealthyDatabase(t *testing.T) {
 	r.is(t, "workers", OK, "1 processes are alive, 1 with the role worker")
 	r.is(t, "queue", OK, "demo: 1 queued")
 	r.is(t, "isolation", OK, "the database keeps callers apart, too")
-	r.is(t, "webhooks", OK, "0, of which 0 have something to deliver; 1 processes deliver")
+	r.is(t, "webhooks", OK, "0 have something to deliver; 1 processes deliver")
 	r.is(t, "webhook secrets", OK, "none yet")
 	r.is(t, "agents away", OK, "none")
 	require.Len(t, r, 31)
@@ -250,23 +250,23 @@ func TestDatabaseFaults(t *testing.T) {
 			begin: func(w world) {
 				require.NoError(w.t, w.s.Register(w.t.Context(), store.Process{ID: store.NewID(), Name: "x", Version: "1", Roles: "api,worker"}, time.Hour))
 			},
-			want: one("webhooks", Warn, "none of 1 live processes has the role push"),
+			want: one("webhooks", Warn, "no live process has the role push"),
 		},
 		"webhooks that wait": {
 			begin: func(w world) { hook(w.t, w.s, "") },
-			sql:   "UPDATE holdfast.push_cursors SET due_at = now() - interval '1 hour'",
-			want:  one("webhooks", Warn, "1 have waited too long for a replica, the first for 1h0m"),
+			sql:   "UPDATE holdfast.push_cursors SET due_at = now() - interval '1 hour', due_since = now() - interval '1 hour'",
+			want:  one("webhooks", Warn, "the longest overdue one has waited for 1h0m"),
 		},
 		"a receiver that is down": {
 			begin: func(w world) { hook(w.t, w.s, "") },
 			sql:   "UPDATE holdfast.push_cursors SET due_at = now() + interval '1 hour', attempts = 5, failing_since = now() - interval '20 minutes'",
-			want:  one("webhooks", Warn, "1 have failed for longer than 10m0s, the first for 20m"),
+			want:  one("webhooks", Warn, "1 to hooks.example.com:443 fail, the first for 20m"),
 		},
 		"a disabled webhook": {
 			begin: func(w world) {
 				storetest.Must(w.s.DisablePush(w.t.Context(), hook(w.t, w.s, ""), "c", "it was too loud"))(w.t)
 			},
-			want: one("webhooks", Warn, "1 are disabled, the last one hooks.example.com:443, it was too loud"),
+			want: one("webhooks", Warn, "1 are disabled"),
 		},
 		"no vacuum": {sql: "ALTER TABLE holdfast.task_queue SET (autovacuum_enabled = false)", want: one("vacuum", Warn, "autovacuum is off for task_queue")},
 		"callers that the database does not keep apart": {

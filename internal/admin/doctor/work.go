@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
-// These checks look at the tables of Holdfast.
+// These checks look at the tables of Holdfast, most of them by the figures of the admin API.
 
 func (d *database) partitions(ctx context.Context) ([]Finding, error) {
 	var now time.Time
@@ -43,34 +43,20 @@ func (d *database) partitions(ctx context.Context) ([]Finding, error) {
 }
 
 func (d *database) workers(ctx context.Context) ([]Finding, error) {
-	rows, err := d.pool.Query(ctx, `SELECT name, version, roles, extract(epoch FROM now() - lease_until)::float8 FROM holdfast.workers ORDER BY name`)
+	all, err := d.processes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	type process struct {
-		name, version, roles string
-		late                 float64
-	}
-	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (p process, err error) {
-		return p, r.Scan(&p.name, &p.version, &p.roles, &p.late)
-	})
-	if err != nil {
-		return nil, err
-	}
-	live, working := 0, 0
 	var dead []string
 	versions := map[string]bool{}
 	for _, p := range all {
-		if p.late > 0 {
-			dead = append(dead, fmt.Sprintf("%s (for %s)", p.name, seconds(p.late)))
-			continue
-		}
-		live++
-		versions[p.version] = true
-		if slices.Contains(strings.Split(p.roles, ","), "worker") {
-			working++
+		if p.Alive {
+			versions[p.Version] = true
+		} else {
+			dead = append(dead, fmt.Sprintf("%s (for %s)", p.Name, time.Since(p.LeaseUntil).Round(time.Second)))
 		}
 	}
+	live, working := len(all)-len(dead), withRole(all, config.RoleWorker)
 	var found findings
 	if len(dead) > 0 {
 		found = append(found, warns("%d processes do not renew their lease: %s", len(dead), strings.Join(dead, ", ")).
@@ -87,83 +73,68 @@ func (d *database) workers(ctx context.Context) ([]Finding, error) {
 	return found.orOK("%d processes are alive, %d with the role worker", live, working), nil
 }
 
+func (d *database) processes(ctx context.Context) ([]store.AdminProcess, error) {
+	s, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Registered(ctx)
+}
+
+// withRole counts the processes that are alive and have a role.
+func withRole(all []store.AdminProcess, role config.Role) (n int) {
+	for _, p := range all {
+		if p.Alive && slices.Contains(strings.Split(p.Roles, ","), string(role)) {
+			n++
+		}
+	}
+	return n
+}
+
 // longWait is how long a task may wait for a worker before doctor reports it.
 const longWait = time.Minute
 
 // outages reports the agents that workers cannot reach.
-func (d *database) outages(ctx context.Context) ([]Finding, error) {
-	var missing bool // a database of an earlier version
-	if err := d.pool.QueryRow(ctx, "SELECT to_regclass('holdfast.v_outages') IS NULL").Scan(&missing); err != nil || missing {
-		return nil, err
-	}
-	rows, err := d.pool.Query(ctx, "SELECT agent, extract(epoch FROM now() - since)::float8, error, waiting FROM holdfast.v_outages ORDER BY agent")
+func (d *database) outages(ctx context.Context) (found []Finding, err error) {
+	s, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	type outage struct {
-		agent, text string
-		away        float64
-		waiting     int64
-	}
-	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (o outage, err error) {
-		return o, r.Scan(&o.agent, &o.away, &o.text, &o.waiting)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if len(all) == 0 {
-		return oks("none"), nil
-	}
-	var found findings
+	all, err := s.Outages(ctx)
 	for _, o := range all {
-		found = append(found, warns("%s: away for %s, %d tasks wait: %s", o.agent, seconds(o.away), o.waiting, o.text).
+		found = append(found, warns("%s: away for %s: %s", o.Agent, time.Since(o.Since).Round(time.Second), o.Error).
 			advise("start the agent; its tasks wait for at most agents[].limits.unreachable_for")...)
 	}
-	return found, nil
+	return findings(found).orOK("none"), err
 }
 
 func (d *database) queue(ctx context.Context) ([]Finding, error) {
-	rows, err := d.pool.Query(ctx, `SELECT agent, count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL), count(*) FILTER (WHERE wakes_at < 'infinity'), count(*) FILTER (WHERE wakes_at = 'infinity'),
-		count(*) FILTER (WHERE worker_id IS NOT NULL),
-		coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL AND available_at <= now())), 0)::float8
-		FROM holdfast.task_queue GROUP BY agent ORDER BY agent`)
+	s, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	type depth struct {
-		agent         string
-		waits, timers int64
-		calls         int64
-		runs          int64
-		oldestSeconds float64
-	}
-	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (q depth, err error) {
-		return q, r.Scan(&q.agent, &q.waits, &q.timers, &q.calls, &q.runs, &q.oldestSeconds)
-	})
+	all, err := s.QueueDepths(ctx)
 	if err != nil {
 		return nil, err
-	}
-	known := map[string]bool{}
-	for i := range d.Config.Agents {
-		known[d.Config.Agents[i].Name] = true
 	}
 	var found findings
 	for _, q := range all {
-		detail := fmt.Sprintf("%s: %d queued, %d running", q.agent, q.waits, q.runs)
-		if q.timers > 0 {
-			detail += fmt.Sprintf(", %d with a timer", q.timers)
+		detail := fmt.Sprintf("%s: %d queued, %d running", q.Agent, q.Waiting, q.Running)
+		if q.Timers > 0 {
+			detail += fmt.Sprintf(", %d with a timer", q.Timers)
 		}
-		if q.calls > 0 {
-			detail += fmt.Sprintf(", %d with calls", q.calls)
+		if q.Calls > 0 {
+			detail += fmt.Sprintf(", %d with calls", q.Calls)
 		}
-		if q.oldestSeconds > 0 {
-			detail += ", the oldest due for " + seconds(q.oldestSeconds)
+		if q.OldestSeconds > 0 {
+			detail += ", the oldest due for " + seconds(q.OldestSeconds)
 		}
+		known := d.Unnamed || slices.ContainsFunc(d.Config.Agents, func(a config.Agent) bool { return a.Name == q.Agent })
 		switch {
-		case q.waits+q.timers+q.calls > 0 && !known[q.agent] && !d.Unnamed:
+		case q.Waiting+q.Timers+q.Calls > 0 && !known:
 			found = append(found, warns("%s; this configuration has no such agent", detail).
 				advise("configure the agent, or run holdfast tasks cancel; if no replica has the agent, the tasks wait forever")...)
-		case q.oldestSeconds > longWait.Seconds():
+		case q.OldestSeconds > longWait.Seconds():
 			found = append(found, warns("%s", detail).
 				advise("find out whether workers are too few or stuck: see workers above, the agent's limits.concurrency and holdfast_runs_active")...)
 		default:
@@ -172,6 +143,49 @@ func (d *database) queue(ctx context.Context) ([]Finding, error) {
 	}
 	return found.orOK("empty"), nil
 }
+
+// webhooks checks the backlog of deliveries, and which replicas deliver.
+func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
+	if !d.Config.Push.Enabled {
+		return oks("push.enabled is false: clients cannot set webhooks, and nothing is delivered"), nil
+	}
+	processes, err := d.processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := d.store.CountPushes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lags, err := d.store.PushLags(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found findings
+	delivering := withRole(processes, config.RolePush)
+	if live := slices.ContainsFunc(processes, func(p store.AdminProcess) bool { return p.Alive }); live && delivering == 0 {
+		found = append(found, warns("no live process has the role push: nothing is delivered").
+			advise("start one with the role push, or set push.enabled to false so that clients do not rely on webhooks")...)
+	}
+	if counts.Oldest > longWait {
+		found = append(found, warns("the longest overdue one has waited for %s for a replica", counts.Oldest.Round(time.Second)).
+			advise("no replica delivers, or they are too slow: see workers above, push.concurrency, and holdfast_push_in_flight")...)
+	}
+	for _, h := range lags.Hosts {
+		if since := time.Since(h.Since); h.Failing > h.Disabled && since > longFailing {
+			found = append(found, warns("%d to %s fail, the first for %s: %s", h.Failing-h.Disabled, h.Host, since.Round(time.Second), h.Error).
+				advise("the receiver is down or refuses: see holdfast push list --failing; after push.give_up_after, or earlier if it never accepted one, the server disables them")...)
+		}
+	}
+	if counts.Disabled > 0 {
+		found = append(found, warns("%d are disabled", counts.Disabled).
+			advise("see holdfast push list --disabled for the reasons; when a receiver is back, resume with holdfast push enable")...)
+	}
+	return found.orOK("%d have something to deliver; %d processes deliver", counts.Backlog, delivering), nil
+}
+
+// longFailing is how long a receiver may fail before doctor reports it.
+const longFailing = 10 * time.Minute
 
 // runs looks for running tasks without a live worker, and for open tasks that are not in the queue.
 func (d *database) runs(ctx context.Context) ([]Finding, error) {

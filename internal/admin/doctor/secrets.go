@@ -3,57 +3,9 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/secrets"
 )
-
-// longFailing is how long a receiver may fail before doctor reports it.
-const longFailing = 10 * time.Minute
-
-// webhooks checks the backlog of deliveries, and which replicas deliver.
-func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
-	if !d.Config.Push.Enabled {
-		return oks("push.enabled is false: clients cannot set webhooks, and nothing is delivered"), nil
-	}
-	var all, live, delivering, due, late, failing, disabled int
-	var lateSeconds, failingSeconds float64
-	var lateBy, worst, reason *string
-	// A claimed configuration is due when its claim ends.
-	err := d.pool.QueryRow(ctx, `SELECT count(*)::int, count(due_at)::int,
-		count(*) FILTER (WHERE due_at < now() - $1 * interval '1 second')::int,
-		coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8,
-		(array_agg(host ORDER BY due_at) FILTER (WHERE due_at IS NOT NULL))[1],
-		count(*) FILTER (WHERE due_at IS NOT NULL AND failing_since < now() - $2 * interval '1 second')::int,
-		coalesce(extract(epoch FROM now() - min(failing_since) FILTER (WHERE due_at IS NOT NULL)), 0)::float8,
-		(array_agg(host ORDER BY failing_since) FILTER (WHERE due_at IS NOT NULL AND failing_since IS NOT NULL))[1],
-		count(disabled_at)::int, (array_agg(host || ', ' || disabled_for ORDER BY disabled_at DESC) FILTER (WHERE disabled_at IS NOT NULL))[1],
-		(SELECT count(*)::int FROM holdfast.workers WHERE lease_until >= now()),
-		(SELECT count(*)::int FROM holdfast.workers WHERE lease_until >= now() AND 'push' = ANY(string_to_array(roles, ',')))
-		FROM holdfast.push_cursors`, longWait.Seconds(), longFailing.Seconds()).
-		Scan(&all, &due, &late, &lateSeconds, &lateBy, &failing, &failingSeconds, &worst, &disabled, &reason, &live, &delivering)
-	if err != nil {
-		return nil, err
-	}
-	var found findings
-	if live > 0 && delivering == 0 {
-		found = append(found, warns("none of %d live processes has the role push: nothing is delivered", live).
-			advise("start one with the role push, or set push.enabled to false so that clients do not rely on webhooks")...)
-	}
-	if late > 0 {
-		found = append(found, warns("%d have waited too long for a replica, the first for %s (%s)", late, seconds(lateSeconds), *lateBy).
-			advise("no replica delivers, or they are too slow: see workers above, push.concurrency, and holdfast_push_in_flight")...)
-	}
-	if failing > 0 {
-		found = append(found, warns("%d have failed for longer than %s, the first for %s (%s)", failing, longFailing, seconds(failingSeconds), *worst).
-			advise("their receivers are down or refuse: see holdfast push list --failing; after push.give_up_after, or earlier if they never accepted one, the server disables them")...)
-	}
-	if disabled > 0 {
-		found = append(found, warns("%d are disabled, the last one %s", disabled, *reason).
-			advise("see holdfast push list --disabled; when a receiver is back, resume with holdfast push enable")...)
-	}
-	return found.orOK("%d, of which %d have something to deliver; %d processes deliver", all, due, delivering), nil
-}
 
 // sealing returns the keys that may have sealed secrets: first those of the configuration, given in number, then the server's own.
 func (d *database) sealing(ctx context.Context) (ring *secrets.Keys, given int, err error) {
