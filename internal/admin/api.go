@@ -104,7 +104,7 @@ type Options struct {
 	Login      *Login // nil: browsers cannot log in
 	// Examine makes the checks of doctor.
 	Examine func(ctx context.Context, report func(doctor.Finding))
-	Limits  any // of the server, as the API shows them
+	Limits  *Limits
 	// TryWebhook makes one delivery to a receiver, without a task.
 	TryWebhook func(ctx context.Context, hook *task.PushConfig, agent string, owner task.Owner) (*shown.Trial, error)
 	// Reseals says that this process has secret keys of its own, with the first of which it seals.

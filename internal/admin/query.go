@@ -116,27 +116,11 @@ func (q *query) time(name string) time.Time {
 	return t
 }
 
-func (q *query) id(name string) task.ID {
+// id reads the UUID of a task, or in the parameter before the place of the next page.
+func (q *query) id(name string) (id task.ID) {
 	v, given := q.text(name)
-	if !given {
-		return task.ID{}
-	}
-	id, err := task.ParseID(v)
-	if err != nil {
-		q.bad(name, "%q is not a UUID; give the next of the page before", v)
-	}
-	return id
-}
-
-// taskID reads the parameter task, a UUID.
-func (q *query) taskID() task.ID {
-	v, given := q.text("task")
-	if !given {
-		return task.ID{}
-	}
-	id, err := task.ParseID(v)
-	if err != nil {
-		q.bad("task", "%q is not the UUID of a task", v)
+	if given && id.UnmarshalText([]byte(v)) != nil {
+		q.bad(name, "%q is not a UUID", v)
 	}
 	return id
 }

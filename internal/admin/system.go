@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
-	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
 type replicaView struct {
@@ -63,11 +60,39 @@ func (a *API) limits(x *exchange) error {
 		}
 		view.Agents = append(view.Agents, use)
 	}
-	whole, err := withMember(a.o.Limits, "use", view)
-	if err != nil {
-		return err
-	}
-	return x.ok(whole)
+	return x.ok(struct {
+		*Limits
+		Use limitsUse `json:"use"`
+	}{a.o.Limits, view})
+}
+
+// Limits has the limits of a server. Sizes are in bytes, times in seconds; 0 means no limit or the default.
+type Limits struct {
+	MemoryBytes           int64        `json:"memory_bytes"`
+	MaxBodyBytes          int64        `json:"max_body_bytes"`
+	MaxParts              int          `json:"max_parts"`
+	MaxDepth              int          `json:"max_depth"`
+	MaxBlockSeconds       float64      `json:"max_block_seconds"`
+	MaxStreams            int          `json:"max_streams"`
+	MaxConnections        int          `json:"max_connections"`
+	ConnectionsPerAddress int          `json:"connections_per_address"`
+	Rate                  int          `json:"rate"`
+	Burst                 int          `json:"burst"`
+	Streams               int          `json:"streams"`
+	LiveTasks             int          `json:"live_tasks"`
+	Agents                []AgentLimit `json:"agents"`
+}
+
+// AgentLimit has the limits of an agent.
+type AgentLimit struct {
+	Agent             string  `json:"agent"`
+	Concurrency       int     `json:"concurrency,omitzero"` // absent: that of its remote workers
+	MaxAttempts       int     `json:"max_attempts"`
+	Queue             int     `json:"queue"`
+	LiveTasks         int     `json:"live_tasks"`
+	PendingMessages   int     `json:"pending_messages"`
+	RunSeconds        float64 `json:"run_seconds"`
+	InactivitySeconds float64 `json:"inactivity_seconds"`
 }
 
 // limitsUse is how much of the limits is used now: memory and streams of this process, tasks of all.
@@ -92,31 +117,12 @@ type agentUse struct {
 	Parked  int64  `json:"parked"`
 }
 
-// withMember adds a member to a JSON object.
-func withMember(object any, name string, value any) (json.RawMessage, error) {
-	raw, err := web.Marshal(object)
-	if err != nil {
-		return nil, err
-	}
-	more, err := web.Marshal(map[string]any{name: value})
-	if err != nil {
-		return nil, err
-	}
-	raw, more = bytes.TrimSpace(raw), bytes.TrimSpace(more)
-	return append(append(raw[:len(raw)-1], ','), more[1:]...), nil
-}
-
 func (a *API) plan(x *exchange) error {
 	steps, err := a.o.Retention.Plan(x.ctx)
 	if err != nil {
 		return err
 	}
 	return x.ok(shown.Plan{Steps: append([]retention.Step{}, steps...)})
-}
-
-type findingsView struct {
-	Status doctor.Status    `json:"status"`
-	Checks []doctor.Finding `json:"checks"`
 }
 
 // examine makes the checks of doctor, one examination at a time.
@@ -130,14 +136,9 @@ func (a *API) examine(x *exchange) error {
 	// The checks have limits of their own.
 	ctx, cancel := context.WithTimeout(x.r.Context(), 5*time.Minute)
 	defer cancel()
-	view := findingsView{Status: doctor.OK, Checks: []doctor.Finding{}}
-	a.o.Examine(ctx, func(f doctor.Finding) {
-		view.Checks = append(view.Checks, f)
-		if f.Status == doctor.Fail || f.Status == doctor.Warn && view.Status == doctor.OK {
-			view.Status = f.Status
-		}
-	})
-	return x.ok(view)
+	made := doctor.NewReport()
+	a.o.Examine(ctx, made.Add)
+	return x.ok(made)
 }
 
 var _ http.Handler = (*API)(nil)

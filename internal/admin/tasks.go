@@ -288,7 +288,7 @@ func (a *API) webhooksOfTask(x *exchange) error {
 
 func (a *API) webhooks(x *exchange) error {
 	f := store.PushFilter{
-		Task: x.q.taskID(), Agent: x.q.word("agent"), Owner: x.q.word("owner"), Tenant: x.q.optional("tenant"), Host: x.q.word("host"),
+		Task: x.q.id("task"), Agent: x.q.word("agent"), Owner: x.q.word("owner"), Tenant: x.q.optional("tenant"), Host: x.q.word("host"),
 		Disabled: x.q.flag("disabled"), Failing: x.q.flag("failing"), Due: x.q.flag("due"), Limit: x.q.limit(),
 	}
 	before := x.q.place()

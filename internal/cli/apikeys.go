@@ -75,13 +75,10 @@ with the key act as this subject of this tenant, and own its tasks.`,
 			if err != nil {
 				return err
 			}
-			if c.json() {
-				return printJSON(c.Out, made)
+			if !c.json() {
+				c.note("holdfast: created key %s of %s; store it now, because it is not shown again:", made.ID, made.Subject)
 			}
-			c.note("holdfast: created key %s of %s; store it now, because it is not shown again:", made.ID, made.Subject)
-			p := &printer{w: c.Out}
-			p.line("%s", made.Key)
-			return p.err
+			return c.print(made, [][]string{{made.Key}})
 		})
 	}
 	return cmd

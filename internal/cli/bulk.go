@@ -93,13 +93,8 @@ func (c *command) runBulk(cmd *cobra.Command, action string, b *bulk, options ma
 		if err != nil {
 			return err
 		}
-		if c.json() {
-			err = printJSON(c.Out, j)
-		} else {
-			p := &printer{w: c.Out}
-			p.line("job %s %s: %d matched, %d done, %d skipped, %d failed", j.ID, j.State, j.Matched, j.Done, j.Skipped, j.Failed)
-			err = p.err
-		}
+		text := fmt.Sprintf("job %s %s: %d matched, %d done, %d skipped, %d failed", j.ID, j.State, j.Matched, j.Done, j.Skipped, j.Failed)
+		err = c.print(j, [][]string{{text}})
 		if err == nil && (j.Failed > 0 || j.State != "done") {
 			err = &exitError{code: exitFailed}
 		}

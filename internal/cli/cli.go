@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 	"github.com/holdfast-a2a/holdfast/internal/server"
 )
 
@@ -46,7 +47,7 @@ type Deps struct {
 	// Migrate brings the schema up to date, and admits the role of servers unless it is "". Many replicas may run it at once.
 	Migrate func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.
-	MigrationStatus func(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]Migration, error)
+	MigrationStatus func(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]schema.Step, error)
 	// OpenOperator makes the admin API in this process, over the database.
 	OpenOperator func(ctx context.Context, cfg *config.Config, log *slog.Logger) (OperatorAPI, error)
 	// Examine reports each finding at once, and changes nothing.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/pg/schema"
 	"github.com/holdfast-a2a/holdfast/internal/server"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/casetest"
@@ -525,8 +526,8 @@ func TestMigrate(t *testing.T) {
 			migrated, admitted = true, servers
 			return nil
 		},
-		MigrationStatus: func(context.Context, *config.Config, *slog.Logger) ([]Migration, error) {
-			return []Migration{{1, "00001_tasks.sql", &storedAt}, {2, "00002_events.sql", nil}}, nil
+		MigrationStatus: func(context.Context, *config.Config, *slog.Logger) ([]schema.Step, error) {
+			return []schema.Step{{Version: 1, Name: "00001_tasks.sql", AppliedAt: &storedAt}, {Version: 2, Name: "00002_events.sql"}}, nil
 		},
 	}}
 	r := s.succeeds(t, "migrate", "--status")

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
@@ -36,12 +38,7 @@ Exit codes: 0 the configuration is right; 2 it has mistakes.`,
 		for i := range cfg.Agents {
 			names[i] = cfg.Agents[i].Name
 		}
-		if c.json() {
-			return printJSON(c.Out, map[string][]string{"agents": names})
-		}
-		p := &printer{w: c.Out}
-		p.line("no mistakes; %d agents", len(names))
-		return p.err
+		return c.print(map[string][]string{"agents": names}, [][]string{{fmt.Sprintf("no mistakes; %d agents", len(names))}})
 	}
 	return group(cmd, check, c.configShow())
 }

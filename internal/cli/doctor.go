@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -42,10 +41,9 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 		if *timeout <= 0 {
 			return usage("--timeout must be above 0")
 		}
-		r := diagnosis{Status: doctor.OK, Checks: []doctor.Finding{}}
-		p := &printer{w: c.Out}
+		r, p := doctor.NewReport(), &printer{w: c.Out}
 		report := func(f doctor.Finding) {
-			r.add(f)
+			r.Add(f)
 			if !c.json() {
 				p.finding(f)
 			}
@@ -56,14 +54,14 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 			return err
 		}
 		if server != nil {
-			var made diagnosis
+			var made doctor.Report
 			if err := server.Get(cmd.Context(), "/doctor", nil, &made); err != nil {
 				return err
 			}
 			for _, f := range made.Checks {
 				report(f)
 			}
-			return c.printDiagnosis(cmd.Context(), &r, p)
+			return c.printDiagnosis(cmd.Context(), r, p)
 		}
 		asked := &asked{env: c.Env, names: map[string]bool{}}
 		cfg, err := config.Load(config.Source{File: c.configFile, Env: asked.lookup, Flags: flags, Programs: c.deps.Agents})
@@ -80,17 +78,21 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 				Config: cfg, Sources: c.sources(asked, flags), Strangers: c.strangers(asked), Timeout: *timeout, Unnamed: c.unconfigured(),
 			}, report)
 		}
-		return c.printDiagnosis(cmd.Context(), &r, p)
+		return c.printDiagnosis(cmd.Context(), r, p)
 	}
 	return cmd
 }
 
 // printDiagnosis prints the end of the findings, and returns the exit code.
-func (c *command) printDiagnosis(ctx context.Context, r *diagnosis, p *printer) error {
+func (c *command) printDiagnosis(ctx context.Context, r *doctor.Report, p *printer) error {
 	if c.json() {
 		p.err = printJSON(c.Out, r)
 	} else {
-		p.line("%s", r)
+		n := map[doctor.Status]int{}
+		for _, f := range r.Checks {
+			n[f.Status]++
+		}
+		p.line("%d ok, %d warn, %d fail", n[doctor.OK], n[doctor.Warn], n[doctor.Fail])
 	}
 	switch {
 	case p.err != nil:
@@ -101,27 +103,6 @@ func (c *command) printDiagnosis(ctx context.Context, r *diagnosis, p *printer) 
 		return &exitError{code: exitFailed}
 	}
 	return nil
-}
-
-// diagnosis has all findings; its status is the worst of theirs.
-type diagnosis struct {
-	Status doctor.Status    `json:"status"`
-	Checks []doctor.Finding `json:"checks"`
-}
-
-func (d *diagnosis) add(f doctor.Finding) {
-	d.Checks = append(d.Checks, f)
-	if f.Status == doctor.Fail || f.Status == doctor.Warn && d.Status == doctor.OK {
-		d.Status = f.Status
-	}
-}
-
-func (d diagnosis) String() string {
-	n := map[doctor.Status]int{}
-	for _, f := range d.Checks {
-		n[f.Status]++
-	}
-	return fmt.Sprintf("%d ok, %d warn, %d fail", n[doctor.OK], n[doctor.Warn], n[doctor.Fail])
 }
 
 func (p *printer) finding(f doctor.Finding) {

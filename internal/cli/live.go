@@ -56,18 +56,13 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	return api, nil
 }
 
-func migrationStatus(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]Migration, error) {
+func migrationStatus(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]schema.Step, error) {
 	db, err := existingDatabase(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
-	steps, err := schema.Status(ctx, db.DirectURL)
-	out := make([]Migration, len(steps))
-	for i, s := range steps {
-		out[i] = Migration(s)
-	}
-	return out, err
+	return schema.Status(ctx, db.DirectURL)
 }
 
 // existingDatabase is for all verbs but serve: they must not create a database in the current folder.

@@ -7,13 +7,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Migration is one step of the schema.
-type Migration struct {
-	Version   int64      `json:"version"`
-	Name      string     `json:"name"`
-	AppliedAt *time.Time `json:"applied_at"` // nil: pending
-}
-
 func (c *command) migrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",

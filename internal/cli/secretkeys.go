@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -60,12 +61,7 @@ change.`,
 			if did.Error != "" {
 				lost = errors.New(did.Error)
 			}
-			if c.json() {
-				return errors.Join(printJSON(c.Out, map[string]int{"sealed": did.Sealed}), lost)
-			}
-			p := &printer{w: c.Out}
-			p.line("%d sealed", did.Sealed)
-			return errors.Join(p.err, lost)
+			return errors.Join(c.print(map[string]int{"sealed": did.Sealed}, [][]string{{fmt.Sprintf("%d sealed", did.Sealed)}}), lost)
 		})
 	}
 	return cmd

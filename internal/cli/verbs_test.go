@@ -258,7 +258,7 @@ func TestDoctorOfUnreadableConfiguration(t *testing.T) {
 	s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_LISTEN": "nowhere", "HOLDFAST_ROLES": "king", "HOLDFAST_DATA_DIR": dir}}
 	r := s.run(t, "doctor", "-o", "json")
 	require.Equal(t, exitFailed, r.code, r.err)
-	var d diagnosis
+	var d doctor.Report
 	require.NoError(t, json.Unmarshal([]byte(r.out), &d))
 	require.Equal(t, doctor.Fail, d.Status)
 	require.Len(t, d.Checks, 2)

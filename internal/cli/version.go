@@ -87,12 +87,8 @@ built it.`,
 	}
 	c.outputFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
-		if c.json() {
-			return printJSON(c.Out, readVersion())
-		}
-		p := &printer{w: c.Out}
-		p.line("%s", readVersion())
-		return p.err
+		v := readVersion()
+		return c.print(v, [][]string{{v.String()}})
 	}
 	return cmd
 }

@@ -110,8 +110,8 @@ whatever its version.`,
 					return err
 				}
 			}
-			p := &printer{w: c.Out}
 			views := []retiredWorker{}
+			var rows [][]string
 			for _, id := range ids {
 				var did retiredWorker
 				err := op.post(ctx, "/workers/"+id+"/retire", nil, &did)
@@ -119,20 +119,14 @@ whatever its version.`,
 					continue // it was forgotten meanwhile
 				}
 				if err != nil {
-					return err
+					return errors.Join(c.print(views, rows), err)
 				}
-				views = append(views, did)
-				if !c.json() {
-					p.line("%s", did.ID)
-				}
+				views, rows = append(views, did), append(rows, []string{did.ID})
 			}
 			if len(views) == 0 {
 				return task.Errorf(task.NotFound, "no such worker is connected; see holdfast workers list")
 			}
-			if c.json() {
-				return printJSON(c.Out, views)
-			}
-			return p.err
+			return c.print(views, rows)
 		})
 	}
 	return cmd

@@ -104,44 +104,16 @@ func unsigned(cfg *config.Config, ring *keys.Ring) string {
 	return ""
 }
 
-// limitsView has the limits of a server. Sizes are in bytes, times in seconds; 0 means no limit or the default.
-type limitsView struct {
-	MemoryBytes           int64        `json:"memory_bytes"`
-	MaxBodyBytes          int64        `json:"max_body_bytes"`
-	MaxParts              int          `json:"max_parts"`
-	MaxDepth              int          `json:"max_depth"`
-	MaxBlockSeconds       float64      `json:"max_block_seconds"`
-	MaxStreams            int          `json:"max_streams"`
-	MaxConnections        int          `json:"max_connections"`
-	ConnectionsPerAddress int          `json:"connections_per_address"`
-	Rate                  int          `json:"rate"`
-	Burst                 int          `json:"burst"`
-	Streams               int          `json:"streams"`
-	LiveTasks             int          `json:"live_tasks"`
-	Agents                []agentLimit `json:"agents"`
-}
-
-type agentLimit struct {
-	Agent             string  `json:"agent"`
-	Concurrency       int     `json:"concurrency,omitzero"` // absent: that of its remote workers
-	MaxAttempts       int     `json:"max_attempts"`
-	Queue             int     `json:"queue"`
-	LiveTasks         int     `json:"live_tasks"`
-	PendingMessages   int     `json:"pending_messages"`
-	RunSeconds        float64 `json:"run_seconds"`
-	InactivitySeconds float64 `json:"inactivity_seconds"`
-}
-
-func limitsOf(cfg *config.Config) limitsView {
+func limitsOf(cfg *config.Config) *admin.Limits {
 	l := &cfg.Limits
-	v := limitsView{
+	v := &admin.Limits{
 		MemoryBytes: int64(l.Memory), MaxBodyBytes: int64(l.MaxBody), MaxParts: dispatch.MaxParts, MaxDepth: l.MaxDepth,
 		MaxBlockSeconds: l.MaxBlock.Seconds(), MaxStreams: l.MaxStreams, MaxConnections: l.MaxConnections, ConnectionsPerAddress: l.ConnectionsPerAddress,
 		Rate: l.PerPrincipal.Rate, Burst: burst * l.PerPrincipal.Rate, Streams: l.PerPrincipal.Streams, LiveTasks: l.PerPrincipal.LiveTasks,
 	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
-		v.Agents = append(v.Agents, agentLimit{
+		v.Agents = append(v.Agents, admin.AgentLimit{
 			Agent: a.Name, Concurrency: a.Slots(), MaxAttempts: a.Limits.MaxAttempts, Queue: a.Limits.Queue, LiveTasks: a.Limits.LiveTasks,
 			PendingMessages: store.PendingMessages, RunSeconds: a.Limits.RunTimeout.Seconds(), InactivitySeconds: a.Limits.InactivityTimeout.Seconds(),
 		})

@@ -32,6 +32,23 @@ type Finding struct {
 	Advice string `json:"advice,omitempty"`
 }
 
+// Report has all findings of an examination; its status is the worst of theirs.
+type Report struct {
+	Status Status    `json:"status"`
+	Checks []Finding `json:"checks"`
+}
+
+// NewReport returns a report without findings.
+func NewReport() *Report { return &Report{Status: OK, Checks: []Finding{}} }
+
+// Add adds a finding.
+func (r *Report) Add(f Finding) {
+	r.Checks = append(r.Checks, f)
+	if f.Status == Fail || f.Status == Warn && r.Status == OK {
+		r.Status = f.Status
+	}
+}
+
 // Options configures an examination.
 type Options struct {
 	Config *config.Config

@@ -427,9 +427,9 @@ func ReadVersion(ctx context.Context, db rowQuerier) (Version, error) {
 
 // Step is one migration.
 type Step struct {
-	Version   int64
-	Name      string
-	AppliedAt *time.Time // nil: pending
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`
+	AppliedAt *time.Time `json:"applied_at"` // nil: pending
 }
 
 // Status lists every step that this binary knows, oldest first, and changes nothing.

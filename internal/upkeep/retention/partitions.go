@@ -26,8 +26,8 @@ func (r *Retention) Partitions(ctx context.Context) (all []Partition, err error)
 		if p.agents, err = r.Store.EndedAgents(ctx, p.Span); err != nil {
 			return nil, err
 		}
-		tasks := r.dropsAt(p, func(q Policy) time.Duration { return q.Tasks })
-		artifacts := r.dropsAt(p, func(q Policy) time.Duration { return q.Artifacts })
+		tasks := r.dropsAt(p, Policy.tasks)
+		artifacts := r.dropsAt(p, Policy.artifacts)
 		for _, parent := range tasksTables {
 			if !p.has(parent) {
 				continue
@@ -39,10 +39,7 @@ func (r *Retention) Partitions(ctx context.Context) (all []Partition, err error)
 			all = append(all, one)
 		}
 	}
-	for _, family := range []struct {
-		partition.Family
-		keep time.Duration
-	}{{partition.Keys, r.Keys}, {partition.Attempts, r.Attempts}, {partition.Audit, r.Audit}} {
+	for _, family := range r.families() {
 		partitions, err := r.Store.Partitions(ctx, family.Family)
 		if err != nil {
 			return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
@@ -43,10 +42,7 @@ func (r *Retention) Plan(ctx context.Context) (steps []Step, err error) {
 		}
 		steps = append(steps, more...)
 	}
-	for _, family := range []struct {
-		partition.Family
-		keep time.Duration
-	}{{partition.Keys, r.Keys}, {partition.Attempts, r.Attempts}, {partition.Audit, r.Audit}} {
+	for _, family := range r.families() {
 		all, err := r.Store.Partitions(ctx, family.Family)
 		if err != nil {
 			return nil, err
@@ -88,13 +84,11 @@ func (r *Retention) planPeriod(ctx context.Context, p *period, now time.Time) (s
 		steps = append(steps, s)
 		return nil
 	}
-	tasks := func(q Policy) time.Duration { return q.Tasks }
-	artifacts := func(q Policy) time.Duration { return q.Artifacts }
 	switch {
-	case !p.Kept && (!p.has("tasks_dated") || r.over(p, now, tasks)):
-		return steps, whole("tasks", tasks, tasksTables...)
-	case !p.Kept && p.has(artifactsTable) && r.over(p, now, artifacts):
-		return steps, whole("artifacts", artifacts, artifactsTable)
+	case !p.Kept && (!p.has("tasks_dated") || r.over(p, now, Policy.tasks)):
+		return steps, whole("tasks", Policy.tasks, tasksTables...)
+	case !p.Kept && p.has(artifactsTable) && r.over(p, now, Policy.artifacts):
+		return steps, whole("artifacts", Policy.artifacts, artifactsTable)
 	}
 	for _, agent := range p.agents {
 		q := r.Of(agent)

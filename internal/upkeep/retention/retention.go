@@ -17,6 +17,9 @@ type Policy struct {
 	Parked    time.Duration // before a task that waits for a client is canceled
 }
 
+func (p Policy) tasks() time.Duration     { return p.Tasks }
+func (p Policy) artifacts() time.Duration { return p.Artifacts }
+
 // Options configures how long data is kept. The zero value of a duration means forever.
 type Options struct {
 	Store   *store.Store
@@ -110,13 +113,20 @@ func plain(d time.Duration) string {
 	return d.String()
 }
 
+// family is a family of partitions besides those of tasks, and how long it is kept; 0: forever.
+type family struct {
+	partition.Family
+	keep time.Duration
+}
+
+func (r *Retention) families() []family {
+	return []family{{partition.Keys, r.Keys}, {partition.Attempts, r.Attempts}, {partition.Audit, r.Audit}}
+}
+
 // Records deletes idempotency keys, delivery attempts, audit entries and process names that are
 // past their retention.
 func (r *Retention) Records(ctx context.Context) (more bool, err error) {
-	for _, family := range []struct {
-		partition.Family
-		keep time.Duration
-	}{{partition.Keys, r.Keys}, {partition.Attempts, r.Attempts}, {partition.Audit, r.Audit}} {
+	for _, family := range r.families() {
 		if err := r.dropOld(ctx, family.Family, family.keep); err != nil {
 			return false, err
 		}

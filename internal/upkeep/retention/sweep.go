@@ -75,13 +75,11 @@ func (r *Retention) periods(ctx context.Context) (all []*period, err error) {
 }
 
 func (r *Retention) sweep(ctx context.Context, p *period, now time.Time) (more bool, err error) {
-	tasks := func(q Policy) time.Duration { return q.Tasks }
-	artifacts := func(q Policy) time.Duration { return q.Artifacts }
 	// A period without its table of tasks is one that a killed process left half dropped.
-	if !p.Kept && (!p.has("tasks_dated") || r.over(p, now, tasks)) {
+	if !p.Kept && (!p.has("tasks_dated") || r.over(p, now, Policy.tasks)) {
 		return false, r.dropPeriod(ctx, p, now)
 	}
-	if !p.Kept && p.has(artifactsTable) && r.over(p, now, artifacts) {
+	if !p.Kept && p.has(artifactsTable) && r.over(p, now, Policy.artifacts) {
 		return false, r.dropArtifacts(ctx, p, now)
 	}
 	for _, agent := range p.agents {
