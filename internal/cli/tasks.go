@@ -202,7 +202,8 @@ func (c *command) tasksEvents() *cobra.Command {
 		Use:   "events ID",
 		Short: "Show a task's log",
 		Long: `Show every event of a task in the order of the log. This includes run notes, which clients do
-not see: they record failed attempts and checkpoints. With -o json every event is one line.`,
+not see: they record failed attempts and checkpoints. With -o json every event is one line, in the
+form of the admin API.`,
 		Example: "  holdfast tasks events 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --after 40",
 		Args:    argCount(1, 1),
 	}

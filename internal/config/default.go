@@ -97,13 +97,6 @@ func NewAgent(name string) *Agent {
 	return a
 }
 
-// goAgent is the agent when the file has no agents and the program brings one.
-func goAgent(name string) Agent {
-	a := NewAgent(name)
-	a.Executor.Kind = ExecutorGo
-	return *a
-}
-
 // demoAgent is the agent when the file has no agents.
 func demoAgent() Agent {
 	a := NewAgent("demo")

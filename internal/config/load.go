@@ -54,7 +54,9 @@ func load(src Source) (*loader, *Config, error) {
 	if !l.given("agents") {
 		c.Agents = nil
 		for _, name := range src.Programs {
-			c.Agents = append(c.Agents, goAgent(name))
+			a := NewAgent(name)
+			a.Executor.Kind = ExecutorGo
+			c.Agents = append(c.Agents, *a)
 		}
 		switch {
 		case len(c.Agents) > 0:

@@ -1,8 +1,8 @@
 // Package doctor finds problems before they hurt: in the configuration, around the process, and in the database. It
 // changes nothing, bounds every check, and shows no secret.
 //
-// Most checks have their own SQL: they must understand a database with any schema, and each check must fail alone. What the admin API
-// shows is checked by its figures, if the schema is not older than this program.
+// Most checks have their own SQL: they must understand a database with any schema, and each check must fail alone. The checks of
+// processes, the queue and webhooks read the figures of the admin API, so they need a schema that is not older than this program.
 package doctor
 
 import (
