@@ -373,7 +373,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 		if err = json.Unmarshal(payload, &r, lenient); err == nil {
 			e.Run = &task.RunNote{
 				Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint), Traceparent: r.Traceparent,
-				Until: r.Until, For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible, Sealed: r.Sealed,
+				Until: r.Until.UTC(), For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible, Sealed: r.Sealed,
 			}
 			for i := range r.Calls {
 				c := &r.Calls[i]
