@@ -143,7 +143,7 @@ COMMENT ON FUNCTION holdfast.push_caller IS
 -- (task, config_id), as records lock them: an index scan for an array goes by that order, a bitmap scan would not.
 -- +goose StatementBegin
 CREATE FUNCTION holdfast.push_mark(tasks uuid[], statuses bigint[], newest bigint[]) RETURNS integer
-VOLATILE LANGUAGE plpgsql
+VOLATILE STRICT LANGUAGE plpgsql
 SET enable_bitmapscan = off
 SET enable_seqscan = off AS $$
 DECLARE
@@ -162,7 +162,7 @@ $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION holdfast.push_mark IS
     'Marks the webhooks of tasks, which are sorted, as due: for the newest status (null: none), or the newest event '
-    'for those that want artifacts. The caller has locked the tasks.';
+    'for those that want artifacts. Null for no tasks. The caller has locked the tasks.';
 
 -- Rows are sought by where they lie, which takes one step for each however many there are. A row that somebody writes
 -- at the same moment is left to the next call. With a due time to start from, parking skips dead index entries.

@@ -77,17 +77,17 @@ type appendGroup struct {
 	events int
 }
 
-// told is the metadata of all statuses of the group, or "".
-func (g *appendGroup) told() string {
-	var told json.RawMessage
+// metadata returns that of all statuses of the group, or "".
+func (g *appendGroup) metadata() string {
+	var merged json.RawMessage
 	for _, a := range g.items {
 		for _, e := range a.Events {
 			if e.Kind == task.EventStatus {
-				told = task.Merge(told, e.Metadata)
+				merged = task.Merge(merged, e.Metadata)
 			}
 		}
 	}
-	return string(told)
+	return string(merged)
 }
 
 func (g *appendGroup) last() *Append { return g.items[len(g.items)-1] }
@@ -106,12 +106,13 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*A
 		blocked = s.writeAppends(ctx, items)
 		return append(blocked, s.writeAppends(ctx, others)...)
 	}
-	write := s.appending(groups)
+	arg := appendParams(groups)
+	next, wait := turns(groups)
 	for try := 0; ; try++ {
-		rows, err := write(ctx, s.write)
+		written, err := s.appendRows(ctx, arg, next, wait)
 		if err == nil {
 			s.flushed("append", countEvents(groups), start)
-			return s.finishAppends(ctx, groups, rows)
+			return s.finishAppends(ctx, groups, written)
 		}
 		switch f := classifyTry(err, try); {
 		case f == failFinal && len(groups) > 1:
@@ -164,45 +165,57 @@ func countEvents(groups []*appendGroup) (n int) {
 	return n
 }
 
-// appending returns the statement that writes groups: the lean one if all of them are ordinary.
-func (s *Store) appending(groups []*appendGroup) func(context.Context, dbsqlc.DBTX) ([]dbsqlc.EventsAppendRow, error) {
-	if s.whole || !ordinary(groups) {
-		arg := wholeParams(groups)
-		return func(ctx context.Context, db dbsqlc.DBTX) ([]dbsqlc.EventsAppendRow, error) {
-			return s.q.EventsAppend(ctx, db, arg)
-		}
-	}
-	arg := leanParams(groups)
-	return func(ctx context.Context, db dbsqlc.DBTX) ([]dbsqlc.EventsAppendRow, error) {
-		lean, err := s.q.EventsAppendLean(ctx, db, arg)
-		rows := make([]dbsqlc.EventsAppendRow, len(lean))
-		for i, r := range lean {
-			rows[i] = dbsqlc.EventsAppendRow(r)
-		}
-		return rows, err
-	}
+// appended is what an append has written.
+type appended struct {
+	rows  []dbsqlc.EventsAppendRow
+	next  []uuid.UUID // whose next turn has begun, instead of parking
+	waits []dbsqlc.TurnsWaitRow
 }
 
-// ordinary reports whether runs do only what EventsAppendLean can write.
-func ordinary(groups []*appendGroup) bool {
+// appendRows writes runs. What few of them do has statements of its own, in the same transaction.
+func (s *Store) appendRows(ctx context.Context, arg dbsqlc.EventsAppendParams, next dbsqlc.TurnsNextParams, wait dbsqlc.TurnsWaitParams) (w appended, err error) {
+	if len(next.Tasks)+len(wait.Tasks) == 0 {
+		w.rows, err = s.q.EventsAppend(ctx, s.write, arg)
+		return w, err
+	}
+	err = s.write.together(ctx, func(db dbsqlc.DBTX) (err error) {
+		w.rows, err = s.q.EventsAppend(ctx, db, arg)
+		return err
+	}, func(db dbsqlc.DBTX) (err error) {
+		w.next, err = s.q.TurnsNext(ctx, db, next)
+		return err
+	}, func(db dbsqlc.DBTX) (err error) {
+		w.waits, err = s.q.TurnsWait(ctx, db, wait)
+		return err
+	})
+	return w, err
+}
+
+// turns returns the runs that may begin another turn with their append: those that park, and those that wait.
+func turns(groups []*appendGroup) (next dbsqlc.TurnsNextParams, wait dbsqlc.TurnsWaitParams) {
 	for _, g := range groups {
-		for _, a := range g.items {
-			for _, e := range a.Events {
-				if e.Waits() || len(e.Artifacts) > 0 || e.Resumable != 0 || e.State != 0 && e.State != task.StateWorking && !e.State.Terminal() {
-					return false
-				}
-			}
+		last := g.last()
+		end := last.Events[len(last.Events)-1]
+		id, attempt, claim, after := uuid.UUID(last.Task), int32(last.Attempt), claimedAt(last.Fence), last.after()
+		switch {
+		case end.Waits():
+			wait.Tasks, wait.Attempts, wait.Claims = append(wait.Tasks, id), append(wait.Attempts, attempt), append(wait.Claims, claim)
+			wait.Afters, wait.Notes = append(wait.Afters, after), append(wait.Notes, last.payloads[len(last.payloads)-1])
+		case end.State.Parked():
+			next.Tasks, next.Attempts, next.Claims = append(next.Tasks, id), append(next.Attempts, attempt), append(next.Claims, claim)
+			next.Afters, next.Resumes = append(next.Afters, after), append(next.Resumes, end.Resumable > 0)
 		}
 	}
-	return true
+	return next, wait
 }
 
-func leanParams(groups []*appendGroup) dbsqlc.EventsAppendLeanParams {
+func appendParams(groups []*appendGroup) dbsqlc.EventsAppendParams {
 	runs, n := len(groups), countEvents(groups)
-	arg := dbsqlc.EventsAppendLeanParams{
+	arg := dbsqlc.EventsAppendParams{
 		Tasks: make([]uuid.UUID, runs), Attempts: make([]int32, runs), Claims: make([]time.Time, runs), Ordinals: make([]int64, runs),
-		Posts: make([]bool, runs), Afters: make([]int64, runs), Counts: make([]int64, runs), RunStates: make([]int16, runs), StatusRns: make([]int64, runs), ShownRns: make([]int64, runs),
-		Directs: make([]bool, runs), ArtifactSizes: make([]int64, runs), Tolds: make([]string, runs),
+		Posts: make([]bool, runs), Afters: make([]int64, runs), Counts: make([]int64, runs), Asked: make([]int16, runs),
+		StatusRns: make([]int64, runs), ShownRns: make([]int64, runs), Directs: make([]bool, runs), ArtifactSizes: make([]int64, runs),
+		Listings: make([]bool, runs), Resumes: make([]float64, runs), Metadatas: make([]string, runs),
 		Runs: make([]int32, 0, n), Rns: make([]int64, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n),
 	}
@@ -210,20 +223,24 @@ func leanParams(groups []*appendGroup) dbsqlc.EventsAppendLeanParams {
 		first, rn := g.items[0], int64(0)
 		arg.Tasks[run], arg.Attempts[run], arg.Claims[run] = uuid.UUID(first.Task), int32(first.Attempt), claimedAt(first.Fence)
 		arg.Ordinals[run], arg.Posts[run], arg.Afters[run] = first.Ordinal, first.Posted, g.last().after()
-		arg.Counts[run], arg.Tolds[run] = int64(g.events), g.told()
+		arg.Counts[run], arg.Metadatas[run] = int64(g.events), g.metadata()
 		for _, a := range g.items {
 			for i, e := range a.Events {
 				rn++
+				if e.Streamed() {
+					arg.ShownRns[run] = rn
+				}
+				if e.Waits() {
+					continue // TurnsWait writes it
+				}
 				id := ""
 				if e.Artifact != nil {
 					id = cleanName(e.Artifact.ID)
 					arg.ArtifactSizes[run] += e.Artifact.Size()
 				}
 				if e.State != 0 {
-					arg.RunStates[run], arg.StatusRns[run], arg.Directs[run] = int16(e.State), rn, e.Direct
-				}
-				if e.Streamed() {
-					arg.ShownRns[run] = rn
+					arg.Asked[run], arg.StatusRns[run], arg.Directs[run] = int16(e.State), rn, e.Direct
+					arg.Listings[run], arg.Resumes[run] = len(e.Artifacts) > 0, e.Resumable.Seconds()
 				}
 				arg.Runs, arg.Rns = append(arg.Runs, int32(run+1)), append(arg.Rns, rn)
 				arg.Kinds, arg.States = append(arg.Kinds, int16(e.Kind)), append(arg.States, int16(e.State))
@@ -235,50 +252,19 @@ func leanParams(groups []*appendGroup) dbsqlc.EventsAppendLeanParams {
 	return arg
 }
 
-func wholeParams(groups []*appendGroup) dbsqlc.EventsAppendParams {
-	n := countEvents(groups)
-	arg := dbsqlc.EventsAppendParams{
-		Tasks: make([]uuid.UUID, 0, n), Attempts: make([]int32, 0, n), Claims: make([]time.Time, 0, n), Ordinals: make([]int64, 0, n),
-		Posts: make([]bool, 0, n), Afters: make([]int64, 0, n),
-		Kinds: make([]int16, 0, n), States: make([]int16, 0, n), Directs: make([]bool, 0, n),
-		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), Waits: make([]bool, 0, n), Resumes: make([]float64, 0, n), Listings: make([]bool, 0, n),
-		ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n), ArtifactSizes: make([]int64, 0, n), Tolds: make([]string, n),
-	}
-	for _, g := range groups {
-		arg.Tolds[len(arg.Tasks)] = g.told()
-		for _, a := range g.items {
-			for i, e := range a.Events {
-				arg.Tasks = append(arg.Tasks, uuid.UUID(a.Task))
-				arg.Attempts = append(arg.Attempts, int32(a.Attempt))
-				arg.Claims = append(arg.Claims, claimedAt(a.Fence))
-				arg.Ordinals = append(arg.Ordinals, g.items[0].Ordinal)
-				arg.Posts = append(arg.Posts, a.Posted)
-				arg.Afters = append(arg.Afters, a.after())
-				arg.Kinds = append(arg.Kinds, int16(e.Kind))
-				arg.States = append(arg.States, int16(e.State))
-				arg.Directs = append(arg.Directs, e.Direct)
-				arg.Appends = append(arg.Appends, e.Append)
-				arg.Lasts = append(arg.Lasts, e.Last)
-				arg.Waits = append(arg.Waits, e.Waits())
-				arg.Resumes = append(arg.Resumes, e.Resumable.Seconds())
-				arg.Listings = append(arg.Listings, len(e.Artifacts) > 0)
-				id, size := "", int64(0)
-				if e.Artifact != nil {
-					id, size = cleanName(e.Artifact.ID), e.Artifact.Size()
-				}
-				arg.ArtifactIds, arg.ArtifactSizes = append(arg.ArtifactIds, id), append(arg.ArtifactSizes, size)
-				arg.Payloads = append(arg.Payloads, a.payloads[i])
-			}
-		}
-	}
-	return arg
-}
-
-func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows []dbsqlc.EventsAppendRow) (blocked []*Append) {
-	wrote := make(map[runKey]*dbsqlc.EventsAppendRow, len(rows))
-	for i := range rows {
-		r := &rows[i]
+// finishAppends answers the groups that were written. It returns those of others that another session's lock blocks.
+func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, w appended) (blocked []*Append) {
+	wrote := make(map[runKey]*dbsqlc.EventsAppendRow, len(w.rows))
+	for i := range w.rows {
+		r := &w.rows[i]
 		wrote[runKey{task.ID(r.ID), task.Attempt(r.Attempt)}] = r
+	}
+	again, until := map[task.ID]bool{}, map[task.ID]time.Time{}
+	for _, id := range w.next {
+		again[task.ID(id)] = true
+	}
+	for _, r := range w.waits {
+		again[task.ID(r.ID)], until[task.ID(r.ID)] = r.Again, r.WakesAt
 	}
 	var missing []*appendGroup
 	var events []*task.Event
@@ -289,22 +275,23 @@ func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows [
 			missing = append(missing, g)
 			continue
 		}
-		events = append(events, g.stamp(r)...)
+		events = append(events, g.stamp(r, until[first.Task])...)
 	}
 	if len(events) > 0 {
 		s.committed(events...)
 	}
-	if len(rows) > 0 {
-		s.marked(rows[0].Marked) // of the whole statement
-		if slices.ContainsFunc(rows, func(r dbsqlc.EventsAppendRow) bool { return r.Kin > 0 }) {
-			s.kin(1)
-		}
+	if len(w.rows) > 0 {
+		s.marked(w.rows[0].Marked) // of the whole statement
+	}
+	if slices.ContainsFunc(w.rows, func(r dbsqlc.EventsAppendRow) bool { return r.Kin > 0 }) ||
+		slices.ContainsFunc(w.waits, func(r dbsqlc.TurnsWaitRow) bool { return r.Kin > 0 }) {
+		s.kin(1)
 	}
 	for _, g := range groups {
 		if r := wrote[runKey{g.items[0].Task, g.items[0].Attempt}]; r != nil {
 			s.canceled(g.items[0].Agent, r.CancelSeconds)
-			g.done(r.Again, nil)
-			if r.Again && s.listener != nil {
+			g.done(again[g.items[0].Task], nil)
+			if again[g.items[0].Task] && s.listener != nil {
 				s.listener.Ready(g.items[0].Agent)
 			}
 			if s.listener != nil && g.ends() {
@@ -325,8 +312,8 @@ func (s *Store) canceled(agent string, seconds float64) {
 	}
 }
 
-// stamp sets the seq and the time of the events. Nobody else sees them before.
-func (g *appendGroup) stamp(r *dbsqlc.EventsAppendRow) []*task.Event {
+// stamp sets the seq and the time of the events, and the end of a wait. Nobody else sees them before.
+func (g *appendGroup) stamp(r *dbsqlc.EventsAppendRow, until time.Time) []*task.Event {
 	out := make([]*task.Event, 0, g.events)
 	seq := task.Seq(r.Base)
 	var status *task.Event
@@ -338,7 +325,7 @@ func (g *appendGroup) stamp(r *dbsqlc.EventsAppendRow) []*task.Event {
 				status = e
 			}
 			if e.Kind == task.EventRun && e.Run.Outcome == task.RunWaits {
-				e.Run.Until, e.Run.For = r.WakesAt, 0
+				e.Run.Until, e.Run.For = until, 0
 			}
 			out = append(out, e)
 		}

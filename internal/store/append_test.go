@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -32,117 +31,54 @@ func encoded(a *Append) *Append {
 	return a
 }
 
-// The lean statements leave the same rows as those that can do everything.
-func TestLeanStatementsWriteTheSame(t *testing.T) {
-	f := parallel(t)
-	message := status(task.StateCompleted)
-	message.Message, message.Direct = user("done"), true
-	note := &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: []byte(`{}`)}}
-	failed := status(task.StateFailed)
-	failed.Cause = "why"
-	lives := map[string][][]*task.Event{
-		"an ordinary one": {{status(task.StateWorking)}, {chunk("1"), chunk("2")}, {chunk("3"), status(task.StateCompleted)}},
-		"all at once":     {{status(task.StateWorking), chunk("1"), note, status(task.StateWorking), failed}},
-		"a message":       {{message}},
-		"canceled":        {{status(task.StateWorking)}, {status(task.StateCanceled)}},
-		"no state":        {{chunk("1")}, {note, chunk("2")}},
-	}
-	for name, life := range lives {
-		for _, asked := range []string{"", "local", "cancel", "webhook", "lineage"} {
-			var left [2]string
-			for i, whole := range []bool{false, true} {
-				f.whole = whole
-				n := fresh("a")
-				n.Task.Metadata, n.Task.Traceparent = []byte(`{"k": 1}`), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-				n.Seat = Seat{Worker: f.worker(time.Hour)}
-				if asked != "local" {
-					n.Seat.Lease, n.Seat.Look = time.Hour, time.Minute
-				}
-				made := f.create(n)
-				p := &pen{s: f.Store, c: &Claimed{Task: made, Fence: FirstFence(made)}, posted: asked != "local"}
-				switch asked {
-				case "cancel":
-					f.ok(f.Cancel(t.Context(), made, nil))
-				case "webhook":
-					f.setPush(n.Task.ID, hook("w", "h"))
-				case "lineage":
-					f.exec("UPDATE holdfast.tasks SET lineage = true WHERE id = $1", uuid.UUID(n.Task.ID))
-				}
-				for _, evs := range life {
-					var again []*task.Event
-					for _, e := range evs {
-						one := *e
-						again = append(again, &one)
-					}
-					p.must(t, again...)
-				}
-				left[i] = scan[string](f, `SELECT concat_ws(E'\n',
-					(SELECT to_jsonb(t) - '{id,worker_id,claimed_at,heard_at,created_at,status_at,cancel_requested_at}'::text[] || jsonb_build_object('heard', heard_at IS NOT NULL, 'ran', claimed_at IS NOT NULL, 'owned', worker_id IS NOT NULL) FROM holdfast.tasks t WHERE id = $1),
-					(SELECT jsonb_agg(to_jsonb(e) - '{task,worker_id,claimed_at,created_at}'::text[] || jsonb_build_object('ran', claimed_at IS NOT NULL, 'owned', worker_id IS NOT NULL) ORDER BY seq) FROM holdfast.task_events e WHERE task = $1),
-					(SELECT to_jsonb(q) - '{id,worker_id,available_at,lease_until,look_at}'::text[] || jsonb_build_object('leased', lease_until - available_at, 'looked', CASE WHEN look_at > available_at + interval '1 s' THEN look_at - available_at END) FROM holdfast.task_queue q WHERE id = $1),
-					(SELECT to_jsonb(c) - '{task,due_at,due_since}'::text[] || jsonb_build_object('due', due_at IS NOT NULL) FROM holdfast.push_cursors c WHERE task = $1),
-					(SELECT to_jsonb(x) - '{task}'::text[] || jsonb_build_object('settled', true) FROM holdfast.task_settled x WHERE task = $1),
-					(SELECT jsonb_agg(a.action ORDER BY a.action) FROM holdfast.v_audit a WHERE a.task = $1))`, uuid.UUID(n.Task.ID))
-			}
-			require.Equal(t, left[1], left[0], "%s, %s", name, asked)
-		}
-	}
-}
-
 func TestFlushOfManyRuns(t *testing.T) {
-	t.Parallel()
-	withEachKind(t, func(f *fixture) {
-		t := f.t
-		whole, fenced, ended, again := f.running("a"), f.running("b"), f.running("c"), f.running("d")
-		fenced.c.Attempt += 7
-		ended.must(t, status(task.StateCompleted))
-		storetest.Must(f.say(again.c.Task.ID, true))(t)
-		var done []chan answer
-		item := func(p *pen, evs ...*task.Event) *Append {
-			ch := make(chan answer, 1)
-			done = append(done, ch)
-			return p.item(ch, evs...)
-		}
-		again.must(t, status(task.StateWorking))
-		s := status(task.StateInputRequired)
-		f.asOneFlush(
-			item(whole, status(task.StateWorking), chunk("1")),
-			item(fenced, chunk("no")),
-			item(whole, chunk("2")),
-			item(ended, chunk("no")),
-			item(again, s),
-			item(whole, chunk("3"), status(task.StateCompleted)),
-		)
-		want := []answer{{}, {err: task.LeaseLost}, {}, {err: task.LeaseLost}, {requeued: true}, {}}
-		for i, ch := range done {
-			require.Equal(t, want[i], waittest.Within(t, "the answer", ch), "item %d", i)
-		}
-		require.Equal(t, task.StateSubmitted, s.State)
-		var seqs []task.Seq
-		for _, e := range f.ear.committed[whole.c.Task.ID][1:] { // after the message
-			seqs = append(seqs, e.Seq)
-		}
-		require.Equal(t, []task.Seq{2, 3, 4, 5, 6}, seqs)
-		require.Len(t, f.log(whole.c.Task.ID), 6)
-		require.Len(t, f.log(fenced.c.Task.ID), 1)
-		require.Len(t, f.log(ended.c.Task.ID), 2)
-	})
+	f := parallel(t)
+	whole, fenced, ended, again := f.running("a"), f.running("b"), f.running("c"), f.running("d")
+	fenced.c.Attempt += 7
+	ended.must(t, status(task.StateCompleted))
+	storetest.Must(f.say(again.c.Task.ID, true))(t)
+	var done []chan answer
+	item := func(p *pen, evs ...*task.Event) *Append {
+		ch := make(chan answer, 1)
+		done = append(done, ch)
+		return p.item(ch, evs...)
+	}
+	again.must(t, status(task.StateWorking))
+	s := status(task.StateInputRequired)
+	f.asOneFlush(
+		item(whole, status(task.StateWorking), chunk("1")),
+		item(fenced, chunk("no")),
+		item(whole, chunk("2")),
+		item(ended, chunk("no")),
+		item(again, s),
+		item(whole, chunk("3"), status(task.StateCompleted)),
+	)
+	want := []answer{{}, {err: task.LeaseLost}, {}, {err: task.LeaseLost}, {requeued: true}, {}}
+	for i, ch := range done {
+		require.Equal(t, want[i], waittest.Within(t, "the answer", ch), "item %d", i)
+	}
+	require.Equal(t, task.StateSubmitted, s.State)
+	var seqs []task.Seq
+	for _, e := range f.ear.committed[whole.c.Task.ID][1:] { // after the message
+		seqs = append(seqs, e.Seq)
+	}
+	require.Equal(t, []task.Seq{2, 3, 4, 5, 6}, seqs)
+	require.Len(t, f.log(whole.c.Task.ID), 6)
+	require.Len(t, f.log(fenced.c.Task.ID), 1)
+	require.Len(t, f.log(ended.c.Task.ID), 2)
 }
 
 func TestInvalidAppendFailsAlone(t *testing.T) {
-	t.Parallel()
-	withEachKind(t, func(f *fixture) {
-		t := f.t
-		good, bad, other := f.running("a"), f.running("b"), f.running("c")
-		poison := chunk("x")
-		poison.Artifact.Metadata = []byte(`{"broken`)
-		chs := []chan answer{make(chan answer, 1), make(chan answer, 1), make(chan answer, 1)}
-		f.asOneFlush(good.item(chs[0], chunk("1")), bad.item(chs[1], poison), other.item(chs[2], chunk("1")))
-		require.NoError(t, waittest.Within(t, "the answer", chs[0]).err)
-		require.Equal(t, task.Internal, task.KindOf(waittest.Within(t, "the answer", chs[1]).err))
-		require.NoError(t, waittest.Within(t, "the answer", chs[2]).err)
-		require.Len(t, f.log(bad.c.Task.ID), 1)
-	})
+	f := parallel(t)
+	good, bad, other := f.running("a"), f.running("b"), f.running("c")
+	poison := chunk("x")
+	poison.Artifact.Metadata = []byte(`{"broken`)
+	chs := []chan answer{make(chan answer, 1), make(chan answer, 1), make(chan answer, 1)}
+	f.asOneFlush(good.item(chs[0], chunk("1")), bad.item(chs[1], poison), other.item(chs[2], chunk("1")))
+	require.NoError(t, waittest.Within(t, "the answer", chs[0]).err)
+	require.Equal(t, task.Internal, task.KindOf(waittest.Within(t, "the answer", chs[1]).err))
+	require.NoError(t, waittest.Within(t, "the answer", chs[2]).err)
+	require.Len(t, f.log(bad.c.Task.ID), 1)
 }
 
 func TestAppendAfterClose(t *testing.T) {
@@ -250,131 +186,128 @@ func TestLead(t *testing.T) {
 
 // All operations run at once on a few tasks: the invariants hold (newFixture checks them), and no statements deadlock.
 func TestAllOperationsConcurrently(t *testing.T) {
-	t.Parallel()
-	withEachKind(t, func(f *fixture) {
-		t := f.t
-		const actors, few = 12, 6
-		var mu sync.Mutex
-		var pens []*pen
-		headers := make([]*task.Task, few)
-		for i := range headers {
-			headers[i] = f.create(fresh("a"))
+	f := parallel(t)
+	const actors, few = 12, 6
+	var mu sync.Mutex
+	var pens []*pen
+	headers := make([]*task.Task, few)
+	for i := range headers {
+		headers[i] = f.create(fresh("a"))
+	}
+	workers := []task.ID{f.worker(time.Hour), f.worker(time.Hour), f.worker(time.Hour)}
+	any := func() *task.Task { mu.Lock(); defer mu.Unlock(); return headers[rand.N(few)] }
+	// One goroutine at a time uses a pen. A fenced pen is sometimes used again, as a frozen process would.
+	takePen := func() *pen {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(pens) == 0 {
+			return nil
 		}
-		workers := []task.ID{f.worker(time.Hour), f.worker(time.Hour), f.worker(time.Hour)}
-		any := func() *task.Task { mu.Lock(); defer mu.Unlock(); return headers[rand.N(few)] }
-		// One goroutine at a time uses a pen. A fenced pen is sometimes used again, as a frozen process would.
-		takePen := func() *pen {
-			mu.Lock()
-			defer mu.Unlock()
-			if len(pens) == 0 {
+		i := rand.N(len(pens))
+		p := pens[i]
+		pens = append(pens[:i], pens[i+1:]...)
+		return p
+	}
+	putPen := func(p *pen) { mu.Lock(); pens = append(pens, p); mu.Unlock() }
+	expected := func(err error) error {
+		for _, k := range []task.Kind{task.Terminal, task.Busy, task.NotCancelable, task.LeaseLost} {
+			if errors.Is(err, k) {
 				return nil
 			}
-			i := rand.N(len(pens))
-			p := pens[i]
-			pens = append(pens[:i], pens[i+1:]...)
-			return p
 		}
-		putPen := func(p *pen) { mu.Lock(); pens = append(pens, p); mu.Unlock() }
-		expected := func(err error) error {
-			for _, k := range []task.Kind{task.Terminal, task.Busy, task.NotCancelable, task.LeaseLost} {
-				if errors.Is(err, k) {
-					return nil
-				}
+		return err
+	}
+	act := func() error {
+		switch n := rand.N(100); {
+		case n < 40:
+			p := takePen()
+			if p == nil {
+				return nil
+			}
+			evs := []*task.Event{status(task.StateWorking), chunk("x")}
+			over := false
+			switch rand.N(8) {
+			case 0:
+				evs, over = append(evs, status(task.StateInputRequired)), true
+			case 1:
+				evs, over = append(evs, status(task.StateCompleted)), true
+			case 2:
+				evs, over = []*task.Event{status(task.StateFailed)}, true
+			}
+			a := <-p.write(evs...)
+			if (a.err == nil && !over) || rand.N(3) == 0 {
+				putPen(p)
+			}
+			return expected(a.err)
+		case n < 60:
+			mu.Lock()
+			w := workers[rand.N(len(workers))]
+			mu.Unlock()
+			won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1 + rand.N(3)}})
+			for _, c := range won {
+				putPen(&pen{s: f.Store, c: c})
 			}
 			return err
-		}
-		act := func() error {
-			switch n := rand.N(100); {
-			case n < 40:
-				p := takePen()
-				if p == nil {
-					return nil
-				}
-				evs := []*task.Event{status(task.StateWorking), chunk("x")}
-				over := false
-				switch rand.N(8) {
-				case 0:
-					evs, over = append(evs, status(task.StateInputRequired)), true
-				case 1:
-					evs, over = append(evs, status(task.StateCompleted)), true
-				case 2:
-					evs, over = []*task.Event{status(task.StateFailed)}, true
-				}
-				a := <-p.write(evs...)
-				if (a.err == nil && !over) || rand.N(3) == 0 {
-					putPen(p)
-				}
-				return expected(a.err)
-			case n < 60:
-				mu.Lock()
-				w := workers[rand.N(len(workers))]
-				mu.Unlock()
-				won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1 + rand.N(3)}})
-				for _, c := range won {
-					putPen(&pen{s: f.Store, c: c})
-				}
-				return err
-			case n < 75:
-				_, err := f.AddMessage(t.Context(), &NewMessage{Task: any(), Message: user("x"), Enqueue: rand.N(3) > 0, RequestID: NewID()})
-				return expected(err)
-			case n < 82:
-				_, err := f.Cancel(t.Context(), any(), nil)
-				return expected(err)
-			case n < 90:
-				p := takePen()
-				if p == nil {
-					return nil
-				}
-				return expected(f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Uncount: rand.N(2) == 0}))
-			case n < 93:
-				i := rand.N(len(workers))
-				mu.Lock()
-				old := workers[i]
-				workers[i] = NewID()
-				fresh := workers[i]
-				mu.Unlock()
-				if err := f.Register(t.Context(), Process{ID: fresh, Name: "n"}, time.Hour); err != nil {
-					return err
-				}
-				return f.Unregister(t.Context(), old)
-			case n < 96:
-				_, _, err := f.Rescue(t.Context(), 0, true)
-				return err
-			default:
-				made := fresh("a")
-				mu.Lock()
-				if rand.N(2) == 0 {
-					made.Seat.Worker = workers[0]
-				}
-				mu.Unlock()
-				ev, err := f.Create(t.Context(), made)
-				if err != nil {
-					return err
-				}
-				h := made.Task
-				h.CreatedAt = ev.At
-				mu.Lock()
-				headers[rand.N(few)] = &h
-				if !made.Seat.Worker.IsZero() {
-					pens = append(pens, &pen{s: f.Store, c: &Claimed{Task: &h, Fence: FirstFence(&h)}})
-				}
-				mu.Unlock()
+		case n < 75:
+			_, err := f.AddMessage(t.Context(), &NewMessage{Task: any(), Message: user("x"), Enqueue: rand.N(3) > 0, RequestID: NewID()})
+			return expected(err)
+		case n < 82:
+			_, err := f.Cancel(t.Context(), any(), nil)
+			return expected(err)
+		case n < 90:
+			p := takePen()
+			if p == nil {
 				return nil
 			}
+			return expected(f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Uncount: rand.N(2) == 0}))
+		case n < 93:
+			i := rand.N(len(workers))
+			mu.Lock()
+			old := workers[i]
+			workers[i] = NewID()
+			fresh := workers[i]
+			mu.Unlock()
+			if err := f.Register(t.Context(), Process{ID: fresh, Name: "n"}, time.Hour); err != nil {
+				return err
+			}
+			return f.Unregister(t.Context(), old)
+		case n < 96:
+			_, _, err := f.Rescue(t.Context(), 0, true)
+			return err
+		default:
+			made := fresh("a")
+			mu.Lock()
+			if rand.N(2) == 0 {
+				made.Seat.Worker = workers[0]
+			}
+			mu.Unlock()
+			ev, err := f.Create(t.Context(), made)
+			if err != nil {
+				return err
+			}
+			h := made.Task
+			h.CreatedAt = ev.At
+			mu.Lock()
+			headers[rand.N(few)] = &h
+			if !made.Seat.Worker.IsZero() {
+				pens = append(pens, &pen{s: f.Store, c: &Claimed{Task: &h, Fence: FirstFence(&h)}})
+			}
+			mu.Unlock()
+			return nil
 		}
-		var g errgroup.Group
-		for range actors {
-			g.Go(func() error {
-				for range 100 {
-					if err := act(); err != nil {
-						return err
-					}
+	}
+	var g errgroup.Group
+	for range actors {
+		g.Go(func() error {
+			for range 100 {
+				if err := act(); err != nil {
+					return err
 				}
-				return nil
-			})
-		}
-		require.NoError(t, g.Wait())
-		require.Zero(t, scan[int](f, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
-		t.Logf("%d tasks, %d events", scan[int](f, "SELECT count(*) FROM holdfast.tasks"), scan[int](f, "SELECT count(*) FROM holdfast.task_events"))
-	})
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.Zero(t, scan[int](f, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
+	t.Logf("%d tasks, %d events", scan[int](f, "SELECT count(*) FROM holdfast.tasks"), scan[int](f, "SELECT count(*) FROM holdfast.task_events"))
 }

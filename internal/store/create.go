@@ -256,7 +256,7 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 
 // createRows executes the statement that creates items: the lean one if all of them are ordinary.
 func (s *Store) createRows(ctx context.Context, db dbsqlc.DBTX, items []*create) ([]dbsqlc.TaskCreateRow, error) {
-	if s.whole || slices.ContainsFunc(items, func(c *create) bool { return !c.ordinary() }) {
+	if slices.ContainsFunc(items, func(c *create) bool { return !c.ordinary() }) {
 		return s.q.TaskCreate(ctx, db, createParams(items))
 	}
 	lean, err := s.q.TaskCreateLean(ctx, db, leanCreateParams(items))

@@ -102,23 +102,6 @@ func errOf2(_, _ any, err error) error { return err }
 // keptBytes is the memory of ended tasks in tests: all reads of tests could be of kept tasks.
 const keptBytes = 8 << 20
 
-// statementKinds are the values of Store.whole: tests of fences run with the lean statements for what is ordinary, and with those that
-// can do everything.
-var statementKinds = map[string]bool{"lean": false, "whole": true}
-
-// withEachKind runs a test with each kind of statements, on databases of their own.
-func withEachKind(t *testing.T, test func(f *fixture)) {
-	t.Helper()
-	for name, whole := range statementKinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			f.whole = whole
-			test(f)
-		})
-	}
-}
-
 // openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {
 	t.Helper()
@@ -522,7 +505,10 @@ func (f *fixture) written(p *pen, evs ...*task.Event) (commit func()) {
 		a.payloads = append(a.payloads, EncodePayload(e))
 	}
 	groups, _ := groupAppends([]*Append{a})
-	require.Len(f.t, storetest.Must(f.appending(groups)(f.t.Context(), tx))(f.t), 1)
+	require.Len(f.t, storetest.Must(f.q.EventsAppend(f.t.Context(), tx, appendParams(groups)))(f.t), 1)
+	next, wait := turns(groups)
+	storetest.Must(f.q.TurnsNext(f.t.Context(), tx, next))(f.t)
+	storetest.Must(f.q.TurnsWait(f.t.Context(), tx, wait))(f.t)
 	return func() { require.NoError(f.t, tx.Commit(context.Background())) }
 }
 

@@ -63,7 +63,7 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 			return func(db dbsqlc.DBTX) {
 				e := status(s)
 				groups, _ := groupAppends([]*Append{{Task: n.Task.ID, Fence: run, Ordinal: ordinal, Events: []*task.Event{e}, payloads: []string{EncodePayload(e)}}})
-				require.Len(t, storetest.Must(f.appending(groups)(t.Context(), db))(t), 1)
+				require.Len(t, storetest.Must(f.q.EventsAppend(t.Context(), db, appendParams(groups)))(t), 1)
 				ordinal++
 			}
 		}

@@ -84,7 +84,6 @@ type Options struct {
 	Tracer pgx.QueryTracer // nil: no spans of statements
 	Log    *slog.Logger
 
-	whole    bool // write and create only by the statements that can do everything; tests compare them with the lean ones
 	patience patience
 }
 
@@ -122,7 +121,6 @@ type Store struct {
 	clock   clock
 	ended   *ended
 
-	whole              bool
 	patience           patience
 	windowPushes       int32 // see the constants of these names
 	statTasks          int
@@ -159,7 +157,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, turns: turnstile{patience: o.patience.turn}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
-		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, whole: o.whole, patience: o.patience, windowPushes: windowPushes, statTasks: statTasks, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
+		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, patience: o.patience, windowPushes: windowPushes, statTasks: statTasks, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
 		cancel()

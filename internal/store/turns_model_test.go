@@ -172,7 +172,6 @@ func (m *turnMachine) messages(before task.Seq) (all []task.Seq) {
 
 // write appends events of the run. It may repeat that, as after an answer that was lost.
 func (m *turnMachine) write(requeued bool, evs ...*task.Event) {
-	m.f.whole = rapid.Bool().Draw(m.T, "whole")
 	var again []*task.Event
 	for _, e := range evs {
 		same := *e
@@ -477,7 +476,6 @@ func (m *turnMachine) late() {
 		require.ErrorIs(m, errOf(m.f.Heard(context.Background(), m.h.ID, p.c.Fence, -1, 0)), task.LeaseLost)
 		require.ErrorIs(m, errOf(p.setState(context.Background(), rapid.Bool().Draw(m.T, "in context"), "1", AnyVersion)), task.LeaseLost)
 	}
-	m.f.whole = rapid.Bool().Draw(m.T, "whole")
 	late, done := make(chan answer, 1), make(chan answer, 1)
 	items := []*Append{p.item(late, chunk("late"))}
 	if m.run != nil && !gap && rapid.Bool().Draw(m.T, "beside") {
