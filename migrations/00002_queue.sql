@@ -172,6 +172,48 @@ COMMENT ON FUNCTION holdfast.waiting_tasks IS
     'How many tasks wait for an agent, up to a bound. Locks the limit until the commit, so that no other statement '
     'queues a task under it.';
 
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.beyond_live(ids uuid[], tenants text[], owners text[], agents text[], limits integer[])
+RETURNS SETOF uuid VOLATILE STRICT LANGUAGE plpgsql AS $$
+DECLARE
+    g record;
+BEGIN
+    FOR g IN
+        SELECT holdfast.limit_slot(i.tenant, i.owner, i.agent) AS slot, i.tenant, i.owner, i.agent,
+               min(i.most) AS most, array_agg(i.id ORDER BY i.id) AS ids
+          FROM unnest(ids, tenants, owners, agents, limits) AS i (id, tenant, owner, agent, most)
+         GROUP BY i.tenant, i.owner, i.agent
+         ORDER BY slot, i.tenant, i.owner, i.agent
+    LOOP
+        RETURN QUERY
+            SELECT unnest(g.ids[1 + g.most - holdfast.live_tasks(g.slot, g.tenant, g.owner, g.agent, g.most):]);
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION holdfast.beyond_live IS
+    'The new tasks that would exceed the limit of their caller''s open tasks. Locks the limits until the commit.';
+
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.beyond_queue(ids uuid[], agents text[], limits integer[])
+RETURNS SETOF uuid VOLATILE STRICT LANGUAGE plpgsql AS $$
+DECLARE
+    g record;
+BEGIN
+    FOR g IN
+        SELECT holdfast.limit_slot(i.agent) AS slot, i.agent, min(i.most) AS most, array_agg(i.id ORDER BY i.id) AS ids
+          FROM unnest(ids, agents, limits) AS i (id, agent, most)
+         GROUP BY i.agent
+         ORDER BY slot, i.agent
+    LOOP
+        RETURN QUERY SELECT unnest(g.ids[1 + g.most - holdfast.waiting_tasks(g.slot, g.agent, g.most):]);
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION holdfast.beyond_queue IS
+    'The new tasks that would exceed the limit of tasks that wait for their agent. Locks the limits until the commit.';
+
 -- Processes: who is alive, who ever was, and who has a duty that one process has at a time.
 
 CREATE TABLE holdfast.workers (

@@ -8,6 +8,21 @@
 -- transaction see all earlier events.
 SELECT last_seq FROM holdfast.tasks WHERE id = @id FOR NO KEY UPDATE;
 
+-- name: PushConfigsNew :exec
+-- Writes the configurations of new tasks, before TaskCreate in its transaction.
+WITH push AS MATERIALIZED (
+    SELECT unnest(@tasks::uuid[]) AS task, unnest(@config_ids::text[]) AS config_id, unnest(@agents::text[]) AS agent,
+           unnest(@public_ids::text[]) AS public_id, unnest(@tenants::text[]) AS tenant,
+           unnest(@owners::text[]) AS owner, unnest(@dialects::text[]) AS dialect, unnest(@urls::text[]) AS url,
+           unnest(@hosts::text[]) AS host, unnest(@schemes::text[]) AS schemes, unnest(@secrets::bytea[]) AS secrets,
+           unnest(@artifacts::boolean[]) AS artifacts
+), configured AS (
+    INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
+    SELECT task, config_id, agent, public_id, dialect, url, schemes::json, secrets FROM push
+)
+INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts)
+SELECT task, config_id, host, holdfast.push_caller(tenant, owner), artifacts FROM push;
+
 -- name: PushConfigSet :one
 -- After PushTaskLock. Adds a configuration or replaces one. A replaced one keeps its place in the
 -- log and is enabled again; a delivery in flight to the old URL no longer counts. No row: the task

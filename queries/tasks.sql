@@ -1,7 +1,8 @@
 -- Creating, continuing, canceling and reading tasks.
 --
--- Lock order everywhere: the slots of limits (00002_queue), the tasks row, then its task_queue row,
--- then its push_cursors. Only QueueClaim and TimersFire start at the queue; they wait for no lock.
+-- Lock order everywhere: the slots of limits (00002_queue), the tasks row, then its task_queue row, then its
+-- push_cursors. TaskRename locks a task that has ended before the slots of its successor. Only QueueClaim and TimersFire
+-- start at the queue; they wait for no lock.
 --
 -- Open tasks have their own partition. A statement about an open task has a condition on the state,
 -- so its plan uses only this partition. The condition is state NOT IN (…), because no index can
@@ -12,43 +13,63 @@
 -- the move was committed, gets a serialization failure (40001), and the store retries it.
 
 -- name: TaskCreate :many
--- Creates any number of tasks in one commit: idempotency key, name, task, first message, queue row,
--- and webhook configurations. An input whose key or client id is taken returns no row; the caller
--- looks up why. An input with a worker is claimed in the same statement (attempt 1). A remote worker has a
--- lease (not zero), as in QueueClaim.
+-- Creates any number of tasks in one commit: task, first message and queue row. Each input becomes a row, or all fail:
+-- the server makes the ids, and has sent inputs of which another request may have made a task through TaskAdmit. An
+-- input with a worker is claimed in the same statement (attempt 1). A remote worker has a lease (not zero), as in
+-- QueueClaim. stream_base is not zero for a task that has taken over a name (TaskRename). forwarded has the sealed
+-- headers of the request, or nothing. audits is one JSON array for all.
 --
--- A retry (@repeated: an earlier try may have been committed) skips the tasks that exist, in
--- whatever partition. If such a task moves at the same moment, the primary key of its log refuses
--- the second first message.
+-- Each part takes its columns from the parameters, because joins and copies of rows cost more than all that is written.
+WITH created AS (
+    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, attempt,
+                                runs, worker_id, claimed_at, posted, dialect, metadata, pushes, lineage, stream_base,
+                                traceparent)
+    SELECT i.id, nullif(i.client_id, ''), i.agent, i.tenant, i.owner, i.context_id, 1, 1, 1,
+           CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END,
+           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.lease > '0', i.dialect,
+           nullif(i.metadata, '')::json, i.pushes, i.called, nullif(i.stream_base, 0), nullif(i.traceparent, '')
+      FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@client_ids::text[]) AS client_id,
+                   unnest(@agents::text[]) AS agent, unnest(@tenants::text[]) AS tenant,
+                   unnest(@owners::text[]) AS owner, unnest(@context_ids::text[]) AS context_id,
+                   unnest(@dialects::text[]) AS dialect, unnest(@metadatas::text[]) AS metadata,
+                   unnest(@traceparents::text[]) AS traceparent, unnest(@pushes::boolean[]) AS pushes,
+                   unnest(@called::boolean[]) AS called, unnest(@stream_bases::bigint[]) AS stream_base,
+                   unnest(@leases::interval[]) AS lease,
+                   nullif(unnest(@workers::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id) i
+    RETURNING id, created_at
+), queued AS (
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes,
+                                     forwarded)
+    SELECT i.id, i.agent, i.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1,
+           CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, i.message_bytes,
+           CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
+      FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@agents::text[]) AS agent, unnest(@leases::interval[]) AS lease,
+                   unnest(@looks::interval[]) AS look, unnest(@message_bytes::integer[]) AS message_bytes,
+                   unnest(@forwarded::text[]) AS forwarded,
+                   nullif(unnest(@workers::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id) i
+), logged AS (
+    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
+    SELECT i.id, 1, 1, 0, i.payload::json
+      FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@payloads::text[]) AS payload) i
+)
+SELECT id, created_at,
+       coalesce((SELECT holdfast.audit(nullif(@audits::text, '')) FROM (SELECT count(*) FROM created) c),
+                0)::bigint AS audited
+  FROM created;
+
+-- name: TaskAdmit :many
+-- Decides which inputs become tasks, before TaskCreate in its transaction: those with an idempotency key, an id that
+-- the client has chosen, or a limit (0: none), those that an agent has called, and those of which an earlier try may
+-- have been committed (@repeated). It writes the key and the name. An input that exceeds a limit is refused. An input
+-- without a row is taken: its key, its name or its task exists; the caller looks up which.
 --
--- An input with limits (0: none) is returned as refused if it exceeds one.
---
--- forwarded has the sealed headers of the request, or nothing.
---
--- A called task is created only once, and only if its caller still waits for it (call_begin). It has no
--- key and no client id.
+-- A called task is created only once, and only if its caller still waits for it (call_begin). It has no key and no id
+-- of the client.
 WITH inp AS MATERIALIZED (
-    SELECT unnest(@ids::uuid[]) AS id,
-           unnest(@client_ids::text[]) AS client_id,
-           unnest(@agents::text[]) AS agent,
-           unnest(@tenants::text[]) AS tenant,
-           unnest(@owners::text[]) AS owner,
-           unnest(@context_ids::text[]) AS context_id,
-           unnest(@dialects::text[]) AS dialect,
-           unnest(@metadatas::text[]) AS metadata,
-           unnest(@payloads::text[]) AS payload,
-           unnest(@keys::text[]) AS key,
-           unnest(@request_hashes::bytea[]) AS request_hash,
-           unnest(@workers::uuid[]) AS worker_id,
-           unnest(@leases::interval[]) AS lease,
-           unnest(@looks::interval[]) AS look,
-           unnest(@pushes::boolean[]) AS pushes,
-           unnest(@called::boolean[]) AS called,
-           unnest(@live_limits::integer[]) AS live_limit,
-           unnest(@queue_limits::integer[]) AS queue_limit,
-           unnest(@audits::text[]) AS audit,
-           unnest(@forwarded::text[]) AS forwarded,
-           unnest(@traceparents::text[]) AS traceparent
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@client_ids::text[]) AS client_id, unnest(@agents::text[]) AS agent,
+           unnest(@tenants::text[]) AS tenant, unnest(@owners::text[]) AS owner, unnest(@keys::text[]) AS key,
+           unnest(@request_hashes::bytea[]) AS request_hash, unnest(@called::boolean[]) AS called,
+           unnest(@live_limits::integer[]) AS live_limit, unnest(@queue_limits::integer[]) AS queue_limit
 ), new AS MATERIALIZED (
     SELECT i.* FROM inp i
      WHERE (i.client_id = ''
@@ -59,221 +80,61 @@ WITH inp AS MATERIALIZED (
             OR (SELECT count(*) FROM holdfast.idempotency_keys k
                  WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
        AND NOT (@repeated::boolean AND holdfast.task_exists(i.id))
-), bounded AS MATERIALIZED (
-    -- In the order in which slots are locked. Each limit is counted once, at its first input.
-    SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
-           holdfast.limit_slot(n.tenant, n.owner, n.agent) AS slot,
-           row_number() OVER (PARTITION BY holdfast.limit_slot(n.tenant, n.owner, n.agent), n.tenant, n.owner, n.agent
-                                  ORDER BY n.id) AS nth
-      FROM new n
-     WHERE n.live_limit > 0 OR n.queue_limit > 0
-), live AS MATERIALIZED (
-    SELECT b.*, CASE WHEN b.nth = 1 AND b.live_limit > 0
-                     THEN holdfast.live_tasks(b.slot, b.tenant, b.owner, b.agent, b.live_limit) END AS n
-      FROM bounded b
-), waits AS MATERIALIZED (
-    SELECT y.id, y.agent, y.queue_limit, y.beyond, holdfast.limit_slot(y.agent) AS slot,
-           row_number() OVER (PARTITION BY holdfast.limit_slot(y.agent), y.agent, y.beyond, y.waits
-                                  ORDER BY y.id) AS nth,
-           NOT y.beyond AND y.waits AS waits
-      FROM (SELECT l.id, l.agent, l.queue_limit,
-                   l.live_limit > 0
-                       AND l.nth + max(l.n) OVER (PARTITION BY l.tenant, l.owner, l.agent) > l.live_limit AS beyond,
-                   l.queue_limit > 0 AND l.worker_id = '00000000-0000-0000-0000-000000000000' AS waits
-              FROM live l) y
-), waiting AS MATERIALIZED (
-    SELECT w.*, CASE WHEN w.nth = 1 AND w.waits THEN holdfast.waiting_tasks(w.slot, w.agent, w.queue_limit) END AS n
-      FROM waits w
-), refused AS MATERIALIZED (
-    SELECT z.id, CASE WHEN z.beyond THEN 1 ELSE 2 END AS by_limit
-      FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late
-              FROM waiting q) z
-     WHERE z.beyond OR z.late
-), fresh AS MATERIALIZED (
-    SELECT n.* FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
+), beyond AS MATERIALIZED (
+    SELECT x.id
+      FROM (SELECT array_agg(id) AS ids, array_agg(tenant) AS tenants, array_agg(owner) AS owners,
+                   array_agg(agent) AS agents, array_agg(live_limit) AS limits FROM new WHERE live_limit > 0) n
+     CROSS JOIN LATERAL holdfast.beyond_live(n.ids, n.tenants, n.owners, n.agents, n.limits) AS x (id)
+), late AS MATERIALIZED (
+    SELECT x.id
+      FROM (SELECT array_agg(id) AS ids, array_agg(agent) AS agents, array_agg(queue_limit) AS limits
+              FROM new WHERE queue_limit > 0 AND id NOT IN (SELECT id FROM beyond)) n
+     CROSS JOIN LATERAL holdfast.beyond_queue(n.ids, n.agents, n.limits) AS x (id)
 ), keyed AS (
     -- Near midnight a key counts on two days: both must be free.
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-    SELECT d.day, f.tenant, f.owner, f.key, f.request_hash, f.id
-      FROM fresh f CROSS JOIN holdfast.key_days(now()) AS d (day) WHERE f.key <> ''
-     ORDER BY d.day, f.tenant, f.owner, f.key
+    SELECT d.day, n.tenant, n.owner, n.key, n.request_hash, n.id
+      FROM new n CROSS JOIN holdfast.key_days(now()) AS d (day)
+     WHERE n.key <> '' AND n.id NOT IN (SELECT id FROM beyond UNION ALL SELECT id FROM late)
+     ORDER BY d.day, n.tenant, n.owner, n.key
     ON CONFLICT DO NOTHING
     RETURNING task
 ), free AS MATERIALIZED (
-    SELECT f.* FROM fresh f
-     WHERE CASE WHEN f.called THEN holdfast.call_begin(f.id) ELSE f.key = ''
-        OR f.id IN (SELECT task
-                      FROM keyed
-                     GROUP BY task
-                    HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
+    SELECT n.* FROM new n
+     WHERE n.id NOT IN (SELECT id FROM beyond UNION ALL SELECT id FROM late)
+       AND CASE WHEN n.called THEN holdfast.call_begin(n.id) ELSE n.key = '' OR n.id IN (
+               SELECT task FROM keyed
+                GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
 ), named AS (
+    -- In the order of the index, so that two batches with the same names do not deadlock.
     INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task)
     SELECT tenant, owner, agent, client_id, id FROM free WHERE client_id <> ''
-     -- In the order of the index, so that two batches with the same names do not deadlock.
      ORDER BY tenant, owner, agent, client_id
     ON CONFLICT DO NOTHING
     RETURNING task
-), created AS (
-    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, posted, dialect, metadata, pushes, lineage,
-                                traceparent)
-    SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
-           CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
-           CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
-           nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.lease > '0',
-           f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
-      FROM free f
-     WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
-     ORDER BY f.id
-    ON CONFLICT DO NOTHING
-    RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
-), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes,
-                                     forwarded)
-    SELECT c.id, c.agent, c.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1, c.runs,
-           octet_length(i.payload), CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
-      FROM created c JOIN inp i ON i.id = c.id
-), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
-), push AS MATERIALIZED (
-    SELECT p.*, c.agent, c.tenant, c.owner, coalesce(c.client_id, c.id::text) AS public_id
-      FROM (SELECT unnest(@push_tasks::uuid[]) AS task,
-                   unnest(@push_ids::text[]) AS config_id,
-                   unnest(@push_dialects::text[]) AS dialect,
-                   unnest(@push_urls::text[]) AS url,
-                   unnest(@push_hosts::text[]) AS host,
-                   unnest(@push_schemes::text[]) AS schemes,
-                   unnest(@push_secrets::bytea[]) AS secrets,
-                   unnest(@push_artifacts::boolean[]) AS artifacts) p
-      JOIN created c ON c.id = p.task
-), configured AS (
-    INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
-    SELECT task, config_id, agent, public_id, dialect, url, schemes::json, secrets FROM push
-), placed AS (
-    INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts)
-    SELECT task, config_id, host, holdfast.push_caller(tenant, owner), artifacts FROM push
-), audited AS MATERIALIZED (
-    SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n
-      FROM created c
-      JOIN inp i ON i.id = c.id
-     WHERE i.audit <> ''
 )
-SELECT id, created_at, 0::integer AS refused, coalesce((SELECT n FROM audited), 0)::bigint AS audited FROM created
- UNION ALL
-SELECT id, now()::timestamptz, by_limit, 0::bigint FROM refused;
+SELECT id::uuid AS id, 0::integer AS refused FROM free WHERE client_id = '' OR id IN (SELECT task FROM named)
+ UNION ALL SELECT id, 1 FROM beyond
+ UNION ALL SELECT id, 2 FROM late;
 
--- name: TaskCreateLean :many
--- TaskCreate for ordinary tasks: no input has a key, an id of the client, a limit, a webhook or sealed headers, none
--- was called by an agent, and no earlier try may have been committed. So each input becomes a row, or all fail. audits
--- is one JSON array for all. Each part takes its columns from the parameters, because joins and copies of rows cost
--- more than all that is written.
-WITH created AS (
-    INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, posted, dialect, metadata, traceparent)
-    SELECT i.id, i.agent, i.tenant, i.owner, i.context_id, 1, 1, 1,
-           CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END,
-           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.lease > '0', i.dialect,
-           nullif(i.metadata, '')::json, nullif(i.traceparent, '')
-      FROM (SELECT unnest(@ids::uuid[]) AS id,
-                   unnest(@agents::text[]) AS agent,
-                   unnest(@tenants::text[]) AS tenant,
-                   unnest(@owners::text[]) AS owner,
-                   unnest(@context_ids::text[]) AS context_id,
-                   unnest(@dialects::text[]) AS dialect,
-                   unnest(@metadatas::text[]) AS metadata,
-                   unnest(@traceparents::text[]) AS traceparent,
-                   unnest(@leases::interval[]) AS lease,
-                   nullif(unnest(@workers::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id) i
-    RETURNING id, created_at
-), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes)
-    SELECT i.id, i.agent, i.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1,
-           CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, i.message_bytes
-      FROM (SELECT unnest(@ids::uuid[]) AS id,
-                   unnest(@agents::text[]) AS agent,
-                   nullif(unnest(@workers::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id,
-                   unnest(@leases::interval[]) AS lease,
-                   unnest(@looks::interval[]) AS look,
-                   unnest(@message_bytes::integer[]) AS message_bytes) i
-), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT i.id, 1, 1, 0, i.payload::json
-      FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@payloads::text[]) AS payload) i
-)
-SELECT id, created_at, 0::integer AS refused,
-       coalesce((SELECT holdfast.audit(nullif(@audits::text, '')) FROM (SELECT count(*) FROM created) c),
-                0)::bigint AS audited
-  FROM created;
-
--- name: TaskReopen :one
--- Creates a task that takes over a client-chosen id from an ended task of the same client (@old, by
--- primary key). The old task keeps its server-made id. Stream ids continue after those of the old
--- task. No row: the key is taken, or the id no longer belongs to the old task, for example because
--- an earlier try was committed. Limits are as in TaskCreate.
-WITH free AS MATERIALIZED (
-    SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = @old AND x.client_id = @client_id::text)
-       AND (@key::text = '' OR NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
-                                            WHERE k.tenant = @tenant AND k.owner = @owner
-                                              AND k.key = @key::text)) AS new
-), refused AS MATERIALIZED (
-    SELECT CASE
-           WHEN NOT f.new THEN 0
-           WHEN @live_limit::integer > 0
-                AND holdfast.live_tasks(holdfast.limit_slot(@tenant::text, @owner::text, @agent::text),
-                                        @tenant, @owner, @agent, @live_limit::integer)
-                    >= @live_limit::integer THEN 1
-           WHEN @queue_limit::integer > 0
-                AND holdfast.waiting_tasks(holdfast.limit_slot(@agent::text), @agent, @queue_limit::integer)
-                    >= @queue_limit::integer THEN 2
-           ELSE 0 END AS by_limit
-      FROM free f
-), lck AS MATERIALIZED (
+-- name: TaskRename :one
+-- Gives the id that a client has chosen for a task that has ended (@old, by primary key) to a new one, before
+-- TaskCreate in its transaction. The old task keeps its server-made id. Stream ids continue after those of the old
+-- task. No row: the id no longer belongs to the old task, for example because an earlier try was committed.
+WITH lck AS MATERIALIZED (
     SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
       FROM holdfast.tasks t
      WHERE t.id = @old AND t.client_id = @client_id::text AND t.tenant = @tenant AND t.owner = @owner
-       AND t.agent = @agent
-       AND t.state >= 5 AND (SELECT new FROM free) AND (SELECT by_limit FROM refused) = 0
+       AND t.agent = @agent AND t.state >= 5
        FOR NO KEY UPDATE
-), keyed AS (
-    INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-    SELECT d.day, @tenant, @owner, @key::text, @request_hash::bytea, @id::uuid
-      FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day) WHERE @key::text <> ''
-     ORDER BY d.day
-    ON CONFLICT DO NOTHING
-    RETURNING task
 ), released AS MATERIALIZED (
-    SELECT lck.stream_base FROM lck
-     WHERE CASE WHEN @key::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
-                THEN holdfast.task_unname(lck.id) END
+    SELECT stream_base FROM lck WHERE holdfast.task_unname(id)
 ), renamed AS (
     INSERT INTO holdfast.task_names AS n (tenant, owner, agent, client_id, task)
     SELECT @tenant, @owner, @agent, @client_id::text, @id::uuid FROM released
     ON CONFLICT (tenant, owner, agent, client_id) DO UPDATE SET task = excluded.task
-), created AS (
-    -- Each row comes from the update that frees its name.
-    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect,
-                                metadata, stream_base, traceparent)
-    SELECT @id::uuid, @client_id::text, @agent, @tenant, @owner, @context_id, 1, 1, 1, @dialect,
-           nullif(@metadata::text, '')::json, r.stream_base,
-           nullif(@traceparent::text, '')
-      FROM released r
-    RETURNING id, agent, created_at, stream_base
-), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes, forwarded)
-    SELECT id, agent, 1, octet_length(@payload::text),
-           CASE WHEN @forwarded::text <> '' THEN jsonb_build_object('1', @forwarded::text) END
-      FROM created
-), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT id, 1, 1, 0, CAST(@payload::text AS json) FROM created
 )
-SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused,
-       coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
-  FROM created
- UNION ALL
-SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0;
+SELECT stream_base::bigint AS stream_base FROM released;
 
 -- name: MessageAppend :one
 -- Adds a user's message to a task that has not ended. A parked task becomes submitted and

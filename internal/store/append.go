@@ -174,20 +174,23 @@ type appended struct {
 
 // appendRows writes runs. What few of them do has statements of its own, in the same transaction.
 func (s *Store) appendRows(ctx context.Context, arg dbsqlc.EventsAppendParams, next dbsqlc.TurnsNextParams, wait dbsqlc.TurnsWaitParams) (w appended, err error) {
-	if len(next.Tasks)+len(wait.Tasks) == 0 {
-		w.rows, err = s.q.EventsAppend(ctx, s.write, arg)
-		return w, err
-	}
-	err = s.write.together(ctx, func(db dbsqlc.DBTX) (err error) {
+	queries := []func(dbsqlc.DBTX) error{func(db dbsqlc.DBTX) (err error) {
 		w.rows, err = s.q.EventsAppend(ctx, db, arg)
 		return err
-	}, func(db dbsqlc.DBTX) (err error) {
-		w.next, err = s.q.TurnsNext(ctx, db, next)
-		return err
-	}, func(db dbsqlc.DBTX) (err error) {
-		w.waits, err = s.q.TurnsWait(ctx, db, wait)
-		return err
-	})
+	}}
+	if len(next.Tasks) > 0 {
+		queries = append(queries, func(db dbsqlc.DBTX) (err error) {
+			w.next, err = s.q.TurnsNext(ctx, db, next)
+			return err
+		})
+	}
+	if len(wait.Tasks) > 0 {
+		queries = append(queries, func(db dbsqlc.DBTX) (err error) {
+			w.waits, err = s.q.TurnsWait(ctx, db, wait)
+			return err
+		})
+	}
+	err = s.write.together(ctx, queries...)
 	return w, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -207,13 +206,13 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 	repeated := slices.ContainsFunc(items, func(c *create) bool { return c.unknown })
 	for try := 0; ; try++ {
 		began := time.Now()
-		rows, err := s.createRows(ctx, s.write, items)
+		done, err := s.createRows(ctx, items)
 		if err == nil {
-			if len(rows) > 0 && rows[0].Refused == 0 {
-				s.clock.learn(rows[0].CreatedAt, began)
+			if !done.at.IsZero() {
+				s.clock.learn(done.at, began)
 			}
 			s.flushed("create", len(items), start)
-			s.finishCreates(ctx, items, rows)
+			s.finishCreates(ctx, items, done)
 			return nil
 		}
 		f := classify(err)
@@ -222,6 +221,9 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 			for _, c := range items {
 				c.unknown = true
 			}
+		}
+		if f == failFinal && repeated && duplicate(err) {
+			f = failAborted // the earlier try has been committed since TaskAdmit looked for its tasks
 		}
 		switch {
 		case f == failFinal && len(items) > 1:
@@ -254,129 +256,173 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 	}
 }
 
-// createRows executes the statement that creates items: the lean one if all of them are ordinary.
-func (s *Store) createRows(ctx context.Context, db dbsqlc.DBTX, items []*create) ([]dbsqlc.TaskCreateRow, error) {
-	if slices.ContainsFunc(items, func(c *create) bool { return !c.ordinary() }) {
-		return s.q.TaskCreate(ctx, db, createParams(items))
-	}
-	lean, err := s.q.TaskCreateLean(ctx, db, leanCreateParams(items))
-	rows := make([]dbsqlc.TaskCreateRow, len(lean))
-	for i, r := range lean {
-		rows[i] = dbsqlc.TaskCreateRow(r)
-	}
-	return rows, err
+// creation is what became of creates.
+type creation struct {
+	at      time.Time // of the commit
+	made    map[uuid.UUID]bool
+	refused map[uuid.UUID]int32 // the exceeded limits
 }
 
-// ordinary reports whether the create has only what TaskCreateLean can write.
+// createRows writes creates. What may be refused or taken is admitted first, in the same transaction.
+func (s *Store) createRows(ctx context.Context, items []*create) (done creation, err error) {
+	var asked []*create
+	for _, c := range items {
+		if !c.ordinary() {
+			asked = append(asked, c)
+		}
+	}
+	admitted := items
+	write := func() (queries []func(db dbsqlc.DBTX) error) {
+		if hooks := pushParams(admitted); len(hooks.Tasks) > 0 {
+			queries = append(queries, func(db dbsqlc.DBTX) error { return s.q.PushConfigsNew(ctx, db, hooks) })
+		}
+		arg := createParams(admitted)
+		return append(queries, func(db dbsqlc.DBTX) error { return s.created(ctx, db, arg, &done) })
+	}
+	if len(asked) == 0 {
+		err = s.write.together(ctx, write()...)
+		return done, err
+	}
+	admit := admitParams(asked)
+	err = s.write.inTwo(ctx, func(db dbsqlc.DBTX) error {
+		rows, err := s.q.TaskAdmit(ctx, db, admit)
+		if err == nil {
+			admitted = done.admit(items, rows)
+		}
+		return err
+	}, write)
+	return done, err
+}
+
+// admit notes what was refused, and returns the items that become tasks.
+func (d *creation) admit(items []*create, rows []dbsqlc.TaskAdmitRow) (admitted []*create) {
+	d.refused = map[uuid.UUID]int32{}
+	free := map[uuid.UUID]bool{}
+	for _, r := range rows {
+		if r.Refused != 0 {
+			d.refused[r.ID] = r.Refused
+		}
+		free[r.ID] = r.Refused == 0
+	}
+	for _, c := range items {
+		if c.ordinary() || free[uuid.UUID(c.Task.ID)] {
+			admitted = append(admitted, c)
+		}
+	}
+	return admitted
+}
+
+// created creates tasks.
+func (s *Store) created(ctx context.Context, db dbsqlc.DBTX, arg dbsqlc.TaskCreateParams, done *creation) error {
+	rows, err := s.q.TaskCreate(ctx, db, arg)
+	done.made = make(map[uuid.UUID]bool, len(rows))
+	for _, r := range rows {
+		done.at, done.made[r.ID] = r.CreatedAt, true
+	}
+	return err
+}
+
+// ordinary reports whether nothing can prevent the create: TaskAdmit need not look at it.
 func (c *create) ordinary() bool {
-	return !c.ClientID && c.Idempotency.Key == "" && c.Limits == Limits{} && c.Push == nil && c.forwarded == "" && !c.Called && !c.unknown
+	return !c.ClientID && c.Idempotency.Key == "" && c.Limits.Live == 0 && c.queueLimit() == 0 && !c.Called && !c.unknown
 }
 
-func leanCreateParams(items []*create) dbsqlc.TaskCreateLeanParams {
-	n := len(items)
-	arg := dbsqlc.TaskCreateLeanParams{
-		Ids: make([]uuid.UUID, n), Agents: make([]string, n), Tenants: make([]string, n), Owners: make([]string, n),
-		ContextIds: make([]string, n), Dialects: make([]string, n), Metadatas: make([]string, n), Traceparents: make([]string, n),
-		Workers: make([]uuid.UUID, n), Leases: make([]time.Duration, n), Looks: make([]time.Duration, n),
-		Payloads: make([]string, n), MessageBytes: make([]int32, n),
+// queueLimit returns the limit of the agent's queue, or 0 for a task that does not wait in it.
+func (c *create) queueLimit() int32 {
+	if !c.Seat.Worker.IsZero() {
+		return 0
 	}
-	said := make([]string, n)
-	for i, c := range items {
+	return int32(c.Limits.Queue)
+}
+
+func (c *create) clientID() string {
+	if !c.ClientID {
+		return ""
+	}
+	return c.Task.PublicID
+}
+
+func admitParams(items []*create) (arg dbsqlc.TaskAdmitParams) {
+	for _, c := range items {
 		t := &c.Task
-		arg.Ids[i], arg.Agents[i], arg.Tenants[i], arg.Owners[i] = uuid.UUID(t.ID), t.Agent, t.Tenant, t.Owner
-		arg.ContextIds[i], arg.Dialects[i], arg.Metadatas[i], arg.Traceparents[i] = t.ContextID, t.Dialect, string(t.Metadata), t.Traceparent
-		arg.Workers[i], arg.Leases[i], arg.Looks[i] = uuid.UUID(c.Seat.Worker), c.Seat.Lease, c.Seat.Look
-		arg.Payloads[i], arg.MessageBytes[i], said[i] = c.payload, int32(len(c.payload)), c.audit
+		arg.Repeated = arg.Repeated || c.unknown
+		arg.Ids, arg.ClientIds, arg.Agents = append(arg.Ids, uuid.UUID(t.ID)), append(arg.ClientIds, c.clientID()), append(arg.Agents, t.Agent)
+		arg.Tenants, arg.Owners = append(arg.Tenants, t.Tenant), append(arg.Owners, t.Owner)
+		arg.Keys, arg.RequestHashes = append(arg.Keys, c.Idempotency.Key), append(arg.RequestHashes, append([]byte{}, c.Idempotency.Hash...))
+		arg.Called = append(arg.Called, c.Called)
+		arg.LiveLimits, arg.QueueLimits = append(arg.LiveLimits, int32(c.Limits.Live)), append(arg.QueueLimits, c.queueLimit())
 	}
-	arg.Audits = entries(said...)
+	return arg
+}
+
+func pushParams(items []*create) (arg dbsqlc.PushConfigsNewParams) {
+	for _, c := range items {
+		p, t := c.Push, &c.Task
+		if p == nil {
+			continue
+		}
+		arg.Tasks, arg.ConfigIds, arg.Agents = append(arg.Tasks, uuid.UUID(t.ID)), append(arg.ConfigIds, p.ID), append(arg.Agents, t.Agent)
+		arg.Tenants, arg.Owners, arg.PublicIds = append(arg.Tenants, t.Tenant), append(arg.Owners, t.Owner), append(arg.PublicIds, t.PublicID)
+		arg.Dialects, arg.Urls, arg.Hosts = append(arg.Dialects, p.Dialect), append(arg.Urls, p.URL), append(arg.Hosts, p.Host)
+		arg.Schemes, arg.Secrets = append(arg.Schemes, encodeSchemes(p.Schemes)), append(arg.Secrets, c.secrets)
+		arg.Artifacts = append(arg.Artifacts, p.Artifacts)
+	}
 	return arg
 }
 
 func createParams(items []*create) dbsqlc.TaskCreateParams {
 	n := len(items)
 	arg := dbsqlc.TaskCreateParams{
-		Ids: make([]uuid.UUID, n), ClientIds: make([]string, n), Agents: make([]string, n),
-		Tenants: make([]string, n), Owners: make([]string, n), ContextIds: make([]string, n),
-		Dialects: make([]string, n), Metadatas: make([]string, n), Payloads: make([]string, n),
-		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
-		Leases: make([]time.Duration, n), Looks: make([]time.Duration, n),
-		Pushes: make([]bool, n), Called: make([]bool, n), Audits: make([]string, n), Forwarded: make([]string, n), Traceparents: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
+		Ids: make([]uuid.UUID, n), ClientIds: make([]string, n), Agents: make([]string, n), Tenants: make([]string, n),
+		Owners: make([]string, n), ContextIds: make([]string, n), Dialects: make([]string, n), Metadatas: make([]string, n),
+		Traceparents: make([]string, n), Pushes: make([]bool, n), Called: make([]bool, n), StreamBases: make([]int64, n),
+		Workers: make([]uuid.UUID, n), Leases: make([]time.Duration, n), Looks: make([]time.Duration, n),
+		Payloads: make([]string, n), MessageBytes: make([]int32, n), Forwarded: make([]string, n),
 	}
-	hooks := 0
-	for _, c := range items {
-		arg.Repeated = arg.Repeated || c.unknown
-		if c.Push != nil {
-			hooks++
-		}
-	}
-	arg.PushTasks, arg.PushIds, arg.PushDialects = make([]uuid.UUID, 0, hooks), make([]string, 0, hooks), make([]string, 0, hooks)
-	arg.PushUrls, arg.PushHosts, arg.PushSchemes = make([]string, 0, hooks), make([]string, 0, hooks), make([]string, 0, hooks)
-	arg.PushSecrets, arg.PushArtifacts = make([][]byte, 0, hooks), make([]bool, 0, hooks)
+	audits := make([]string, n)
 	for i, c := range items {
 		t := &c.Task
-		arg.Ids[i], arg.Agents[i], arg.Tenants[i], arg.Owners[i] = uuid.UUID(t.ID), t.Agent, t.Tenant, t.Owner
-		arg.ContextIds[i], arg.Dialects[i], arg.Metadatas[i] = t.ContextID, t.Dialect, string(t.Metadata)
-		if c.ClientID {
-			arg.ClientIds[i] = t.PublicID
-		}
-		arg.Payloads[i], arg.Audits[i], arg.Forwarded[i], arg.Traceparents[i] = c.payload, c.audit, c.forwarded, t.Traceparent
-		arg.Keys[i], arg.RequestHashes[i] = c.Idempotency.Key, c.Idempotency.Hash
-		if c.Idempotency.Hash == nil {
-			arg.RequestHashes[i] = []byte{}
-		}
-		arg.Workers[i], arg.Leases[i], arg.Looks[i], arg.Called[i] = uuid.UUID(c.Seat.Worker), c.Seat.Lease, c.Seat.Look, c.Called
-		arg.LiveLimits[i], arg.QueueLimits[i] = int32(c.Limits.Live), int32(c.Limits.Queue)
-		if p := c.Push; p != nil {
-			arg.Pushes[i] = true
-			arg.PushTasks = append(arg.PushTasks, uuid.UUID(t.ID))
-			arg.PushIds = append(arg.PushIds, p.ID)
-			arg.PushDialects = append(arg.PushDialects, p.Dialect)
-			arg.PushUrls = append(arg.PushUrls, p.URL)
-			arg.PushHosts = append(arg.PushHosts, p.Host)
-			arg.PushSchemes = append(arg.PushSchemes, encodeSchemes(p.Schemes))
-			arg.PushSecrets = append(arg.PushSecrets, c.secrets)
-			arg.PushArtifacts = append(arg.PushArtifacts, p.Artifacts)
-		}
+		arg.Ids[i], arg.ClientIds[i], arg.Agents[i], arg.Tenants[i], arg.Owners[i] = uuid.UUID(t.ID), c.clientID(), t.Agent, t.Tenant, t.Owner
+		arg.ContextIds[i], arg.Dialects[i], arg.Metadatas[i], arg.Traceparents[i] = t.ContextID, t.Dialect, string(t.Metadata), t.Traceparent
+		arg.Pushes[i], arg.Called[i], arg.StreamBases[i] = c.Push != nil, c.Called, int64(t.StreamBase)
+		arg.Workers[i], arg.Leases[i], arg.Looks[i] = uuid.UUID(c.Seat.Worker), c.Seat.Lease, c.Seat.Look
+		arg.Payloads[i], arg.MessageBytes[i], arg.Forwarded[i], audits[i] = c.payload, int32(len(c.payload)), c.forwarded, c.audit
 	}
+	arg.Audits = entries(audits...)
 	return arg
 }
 
 // finishCreates answers the callers. After a retry, a row may be missing because the first try was
 // committed. Then the task exists under its id, which only this process knows.
-func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsqlc.TaskCreateRow) {
-	made, refused := make(map[uuid.UUID]time.Time, len(rows)), map[uuid.UUID]int32{}
-	for _, r := range rows {
-		if r.Refused != 0 {
-			refused[r.ID] = r.Refused
-		} else {
-			made[r.ID] = r.CreatedAt
-		}
-	}
+func (s *Store) finishCreates(ctx context.Context, items []*create, done creation) {
+	before := map[uuid.UUID]time.Time{}
 	var lost error // why it is not known whether the first try was committed
-	if slices.ContainsFunc(items, func(c *create) bool { return c.unknown && made[uuid.UUID(c.Task.ID)].IsZero() }) {
-		lost = s.madeBefore(ctx, items, made)
+	if slices.ContainsFunc(items, func(c *create) bool { return c.unknown && !done.made[uuid.UUID(c.Task.ID)] }) {
+		before, lost = s.madeBefore(ctx, items, done.made)
 	}
 	for _, c := range items {
-		at, ok := made[uuid.UUID(c.Task.ID)]
-		if !ok && c.unknown && lost != nil {
+		id := uuid.UUID(c.Task.ID)
+		at, earlier := before[id]
+		switch {
+		case done.made[id]:
+			c.done <- createResult{at: done.at, made: true}
+		case earlier:
+			c.done <- createResult{at: at, made: true}
+		case c.unknown && lost != nil:
 			c.done <- createResult{err: translate("create", lost)}
-			continue
+		default:
+			c.done <- createResult{refused: done.refused[id]}
 		}
-		r := createResult{at: at, made: ok}
-		if !ok {
-			r.refused = refused[uuid.UUID(c.Task.ID)]
-		}
-		c.done <- r
 	}
 }
 
-// madeBefore adds to made the tasks that an earlier try has created.
-func (s *Store) madeBefore(ctx context.Context, items []*create, made map[uuid.UUID]time.Time) error {
-	before := map[uuid.UUID]time.Time{}
-	err := s.proven(ctx, s.write, func(db dbsqlc.DBTX) error {
+// madeBefore returns the tasks that an earlier try has created, and when.
+func (s *Store) madeBefore(ctx context.Context, items []*create, made map[uuid.UUID]bool) (before map[uuid.UUID]time.Time, err error) {
+	before = map[uuid.UUID]time.Time{}
+	err = s.proven(ctx, s.write, func(db dbsqlc.DBTX) error {
 		for _, c := range items {
 			id := uuid.UUID(c.Task.ID)
-			if _, ok := made[id]; ok || !c.unknown {
+			if made[id] || !c.unknown {
 				continue
 			}
 			row, err := s.q.TaskByID(ctx, db, id)
@@ -389,10 +435,10 @@ func (s *Store) madeBefore(ctx context.Context, items []*create, made map[uuid.U
 		}
 		return nil
 	})
-	if err == nil {
-		maps.Copy(made, before)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return before, nil
 }
 
 // Existing finds the task that an idempotency key or else a client's id refers to, if the view sees

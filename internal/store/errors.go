@@ -120,6 +120,12 @@ func lockedOut(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "55P03"
 }
 
+// duplicate reports whether a row with the same key is there.
+func duplicate(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "23505"
+}
+
 // ErrBlocked says that another session's lock blocks a write that does not wait.
 var ErrBlocked = &task.Error{Kind: task.Unavailable, Msg: "another session has locked the task; retry", RetryAfter: retryAfter}
 

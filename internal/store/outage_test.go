@@ -71,7 +71,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'ordinary'"))
 
 				require.True(t, storetest.Must(f.Cancel(t.Context(), &n.Task, nil))(t))
-				lost = proxy.Lose("TaskReopen", loss, times)
+				lost = proxy.Lose("TaskRename", loss, times)
 				again := limited(keyed(chosen("b", "id"), "another key", "1"), 1, 1)
 				again.Reopens = &n.Task
 				f.ok(f.Create(t.Context(), again))

@@ -54,15 +54,12 @@ func (s *Store) pushesOf(ctx context.Context, c *create) ([]sealedPush, error) {
 // task before the statement has ended.
 func (s *Store) reopen(ctx context.Context, c *create) createResult {
 	t := &c.Task
-	arg := dbsqlc.TaskReopenParams{
-		Old: uuid.UUID(c.Reopens.ID), ID: uuid.UUID(t.ID), ClientID: t.PublicID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
-		ContextID: t.ContextID, Dialect: t.Dialect, Metadata: string(t.Metadata), Payload: c.payload,
-		Audit: entries(c.audit), Forwarded: c.forwarded, Traceparent: t.Traceparent, Key: c.Idempotency.Key, RequestHash: c.Idempotency.Hash,
-		LiveLimit: int32(c.Limits.Live), QueueLimit: int32(c.Limits.Queue),
+	id := uuid.UUID(t.ID)
+	arg := dbsqlc.TaskRenameParams{
+		Old: uuid.UUID(c.Reopens.ID), ID: id, ClientID: t.PublicID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
 	}
-	if arg.RequestHash == nil {
-		arg.RequestHash = []byte{}
-	}
+	admit := admitParams([]*create{c})
+	admit.ClientIds[0] = "" // TaskRename gives it the name
 	leave, err := s.turns.enter(ctx, c.Reopens.ID)
 	if err != nil {
 		return createResult{err: err}
@@ -72,10 +69,22 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 	if err != nil {
 		return createResult{err: err}
 	}
-	var row dbsqlc.TaskReopenRow
+	var done creation
 	err = s.View.again(ctx, "reopen", func() error {
-		return pgx.BeginFunc(ctx, s.writes(), func(tx pgx.Tx) (err error) {
-			if row, err = s.q.TaskReopen(ctx, tx, arg); err != nil || row.Refused != 0 {
+		return pgx.BeginFunc(ctx, s.writes(), func(tx pgx.Tx) error {
+			base, err := s.q.TaskRename(ctx, tx, arg)
+			if err != nil {
+				return err
+			}
+			rows, err := s.q.TaskAdmit(ctx, tx, admit)
+			if err != nil {
+				return err
+			}
+			if len(done.admit([]*create{c}, rows)) == 0 {
+				return pgx.ErrNoRows // takes the name back
+			}
+			t.StreamBase = task.Seq(base)
+			if err := s.created(ctx, tx, createParams([]*create{c}), &done); err != nil {
 				return err
 			}
 			for _, h := range hooks {
@@ -86,12 +95,15 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 			return nil
 		})
 	})
+	if errors.Is(err, pgx.ErrNoRows) && done.refused[id] != 0 {
+		return createResult{refused: done.refused[id]}
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		// Another message reopened the task first, or the first try of this one was committed
 		// before its connection died.
 		var own dbsqlc.Task
 		err := s.proven(ctx, s.api, func(db dbsqlc.DBTX) (err error) {
-			own, err = s.q.TaskByID(ctx, db, arg.ID)
+			own, err = s.q.TaskByID(ctx, db, id)
 			return err
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -100,6 +112,5 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 		t.StreamBase = task.Seq(own.StreamBase.Int64)
 		return createResult{at: own.CreatedAt, made: err == nil, err: translate("reopen", err)}
 	}
-	t.StreamBase = task.Seq(row.StreamBase)
-	return createResult{at: row.CreatedAt, made: err == nil, refused: row.Refused, err: translate("reopen", err)}
+	return createResult{at: done.at, made: err == nil, err: translate("reopen", err)}
 }

@@ -69,7 +69,7 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 		}
 		message := dbsqlc.MessageAppendParams{ID: id, Enqueue: true, Payload: made.payload, RequestHash: []byte{}}
 		step("TaskCreate", func(db dbsqlc.DBTX) {
-			require.Len(t, storetest.Must(f.createRows(t.Context(), db, []*create{made}))(t), 1)
+			require.Len(t, storetest.Must(f.q.TaskCreate(t.Context(), db, createParams([]*create{made})))(t), 1)
 		})
 		step("QueueClaim", func(db dbsqlc.DBTX) {
 			rows := storetest.Must(f.q.QueueClaim(t.Context(), db, dbsqlc.QueueClaimParams{

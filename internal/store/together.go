@@ -11,18 +11,47 @@ import (
 )
 
 // together executes queries in one transaction and one round trip, so none of them may depend on the result of another. Each
-// is called twice: first to say what it sends, then to read its result.
+// of several is called twice: first to say what it sends, then to read its result.
 func (p *pool) together(ctx context.Context, queries ...func(db dbsqlc.DBTX) error) error {
+	if len(queries) == 1 {
+		return queries[0](p)
+	}
 	ctx, w := p.begin(ctx)
 	defer w.end()
-	return together(ctx, p.Pool, &pgx.Batch{}, queries)
+	return together(ctx, p.Pool, queries...)
+}
+
+// inTwo executes a query, and then others that depend on its result, in one transaction and two round trips.
+func (p *pool) inTwo(ctx context.Context, first func(db dbsqlc.DBTX) error, others func() []func(db dbsqlc.DBTX) error) error {
+	ctx, w := p.begin(ctx)
+	defer w.end()
+	c, err := p.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release() // closes a connection whose transaction is open
+	do := func(sql string) func(dbsqlc.DBTX) error {
+		return func(db dbsqlc.DBTX) error {
+			_, err := db.Exec(ctx, sql)
+			return err
+		}
+	}
+	err = together(ctx, c, do("BEGIN"), first)
+	if err == nil {
+		err = together(ctx, c, append(others(), do("COMMIT"))...)
+	}
+	if err != nil && !c.Conn().IsClosed() {
+		_, _ = c.Exec(ctx, "ROLLBACK")
+	}
+	return err
 }
 
 type batchSender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-func together(ctx context.Context, db batchSender, b *pgx.Batch, queries []func(db dbsqlc.DBTX) error) error {
+func together(ctx context.Context, db batchSender, queries ...func(db dbsqlc.DBTX) error) error {
+	b := &pgx.Batch{}
 	for _, query := range queries {
 		if err := query(queuing{b}); !errors.Is(err, errQueued) {
 			return err

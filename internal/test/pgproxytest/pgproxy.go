@@ -76,10 +76,10 @@ type plan struct {
 
 func named(query string) string { return "-- name: " + query }
 
-// is reports whether a statement has the name at its beginning. A lean statement has the name of the one that it stands for.
+// is reports whether a statement has the name at its beginning.
 func is(sql, name string) bool {
 	rest, ok := strings.CutPrefix(sql, name)
-	return ok && strings.HasPrefix(strings.TrimPrefix(rest, "Lean"), " ")
+	return ok && strings.HasPrefix(rest, " ")
 }
 
 // New starts a proxy in front of the database behind rawURL.
@@ -386,6 +386,9 @@ func (p *Proxy) serve(accepted net.Conn) {
 				}
 			case *pgproto3.CommandComplete:
 				if lost {
+					mu.Lock()
+					losing = Answer // also what follows in the same round trip
+					mu.Unlock()
 					continue
 				}
 			case *pgproto3.NotificationResponse:

@@ -525,6 +525,55 @@ func (q *Queries) PushConfigs(ctx context.Context, db DBTX, task uuid.UUID) ([]P
 	return items, nil
 }
 
+const pushConfigsNew = `-- name: PushConfigsNew :exec
+WITH push AS MATERIALIZED (
+    SELECT unnest($1::uuid[]) AS task, unnest($2::text[]) AS config_id, unnest($3::text[]) AS agent,
+           unnest($4::text[]) AS public_id, unnest($5::text[]) AS tenant,
+           unnest($6::text[]) AS owner, unnest($7::text[]) AS dialect, unnest($8::text[]) AS url,
+           unnest($9::text[]) AS host, unnest($10::text[]) AS schemes, unnest($11::bytea[]) AS secrets,
+           unnest($12::boolean[]) AS artifacts
+), configured AS (
+    INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
+    SELECT task, config_id, agent, public_id, dialect, url, schemes::json, secrets FROM push
+)
+INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts)
+SELECT task, config_id, host, holdfast.push_caller(tenant, owner), artifacts FROM push
+`
+
+type PushConfigsNewParams struct {
+	Tasks     []uuid.UUID
+	ConfigIds []string
+	Agents    []string
+	PublicIds []string
+	Tenants   []string
+	Owners    []string
+	Dialects  []string
+	Urls      []string
+	Hosts     []string
+	Schemes   []string
+	Secrets   [][]byte
+	Artifacts []bool
+}
+
+// Writes the configurations of new tasks, before TaskCreate in its transaction.
+func (q *Queries) PushConfigsNew(ctx context.Context, db DBTX, arg PushConfigsNewParams) error {
+	_, err := db.Exec(ctx, pushConfigsNew,
+		arg.Tasks,
+		arg.ConfigIds,
+		arg.Agents,
+		arg.PublicIds,
+		arg.Tenants,
+		arg.Owners,
+		arg.Dialects,
+		arg.Urls,
+		arg.Hosts,
+		arg.Schemes,
+		arg.Secrets,
+		arg.Artifacts,
+	)
+	return err
+}
+
 const pushCounts = `-- name: PushCounts :one
 WITH due AS (
     SELECT CASE WHEN attempts = 0 THEN due_since ELSE due_at END AS since

@@ -348,6 +348,118 @@ func (q *Queries) ResumeState(ctx context.Context, db DBTX, id uuid.UUID) (Resum
 	return i, err
 }
 
+const taskAdmit = `-- name: TaskAdmit :many
+WITH inp AS MATERIALIZED (
+    SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS client_id, unnest($3::text[]) AS agent,
+           unnest($4::text[]) AS tenant, unnest($5::text[]) AS owner, unnest($6::text[]) AS key,
+           unnest($7::bytea[]) AS request_hash, unnest($8::boolean[]) AS called,
+           unnest($9::integer[]) AS live_limit, unnest($10::integer[]) AS queue_limit
+), new AS MATERIALIZED (
+    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.key, i.request_hash, i.called, i.live_limit, i.queue_limit FROM inp i
+     WHERE (i.client_id = ''
+            OR (SELECT count(*) FROM holdfast.task_names x
+                 WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent
+                   AND x.client_id = i.client_id) = 0)
+       AND (i.key = ''
+            OR (SELECT count(*) FROM holdfast.idempotency_keys k
+                 WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
+       AND NOT ($11::boolean AND holdfast.task_exists(i.id))
+), beyond AS MATERIALIZED (
+    SELECT x.id
+      FROM (SELECT array_agg(id) AS ids, array_agg(tenant) AS tenants, array_agg(owner) AS owners,
+                   array_agg(agent) AS agents, array_agg(live_limit) AS limits FROM new WHERE live_limit > 0) n
+     CROSS JOIN LATERAL holdfast.beyond_live(n.ids, n.tenants, n.owners, n.agents, n.limits) AS x (id)
+), late AS MATERIALIZED (
+    SELECT x.id
+      FROM (SELECT array_agg(id) AS ids, array_agg(agent) AS agents, array_agg(queue_limit) AS limits
+              FROM new WHERE queue_limit > 0 AND id NOT IN (SELECT id FROM beyond)) n
+     CROSS JOIN LATERAL holdfast.beyond_queue(n.ids, n.agents, n.limits) AS x (id)
+), keyed AS (
+    -- Near midnight a key counts on two days: both must be free.
+    INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
+    SELECT d.day, n.tenant, n.owner, n.key, n.request_hash, n.id
+      FROM new n CROSS JOIN holdfast.key_days(now()) AS d (day)
+     WHERE n.key <> '' AND n.id NOT IN (SELECT id FROM beyond UNION ALL SELECT id FROM late)
+     ORDER BY d.day, n.tenant, n.owner, n.key
+    ON CONFLICT DO NOTHING
+    RETURNING task
+), free AS MATERIALIZED (
+    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.key, n.request_hash, n.called, n.live_limit, n.queue_limit FROM new n
+     WHERE n.id NOT IN (SELECT id FROM beyond UNION ALL SELECT id FROM late)
+       AND CASE WHEN n.called THEN holdfast.call_begin(n.id) ELSE n.key = '' OR n.id IN (
+               SELECT task FROM keyed
+                GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
+), named AS (
+    -- In the order of the index, so that two batches with the same names do not deadlock.
+    INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task)
+    SELECT tenant, owner, agent, client_id, id FROM free WHERE client_id <> ''
+     ORDER BY tenant, owner, agent, client_id
+    ON CONFLICT DO NOTHING
+    RETURNING task
+)
+SELECT id::uuid AS id, 0::integer AS refused FROM free WHERE client_id = '' OR id IN (SELECT task FROM named)
+ UNION ALL SELECT id, 1 FROM beyond
+ UNION ALL SELECT id, 2 FROM late
+`
+
+type TaskAdmitParams struct {
+	Ids           []uuid.UUID
+	ClientIds     []string
+	Agents        []string
+	Tenants       []string
+	Owners        []string
+	Keys          []string
+	RequestHashes [][]byte
+	Called        []bool
+	LiveLimits    []int32
+	QueueLimits   []int32
+	Repeated      bool
+}
+
+type TaskAdmitRow struct {
+	ID      uuid.UUID
+	Refused int32
+}
+
+// Decides which inputs become tasks, before TaskCreate in its transaction: those with an idempotency key, an id that
+// the client has chosen, or a limit (0: none), those that an agent has called, and those of which an earlier try may
+// have been committed (@repeated). It writes the key and the name. An input that exceeds a limit is refused. An input
+// without a row is taken: its key, its name or its task exists; the caller looks up which.
+//
+// A called task is created only once, and only if its caller still waits for it (call_begin). It has no key and no id
+// of the client.
+func (q *Queries) TaskAdmit(ctx context.Context, db DBTX, arg TaskAdmitParams) ([]TaskAdmitRow, error) {
+	rows, err := db.Query(ctx, taskAdmit,
+		arg.Ids,
+		arg.ClientIds,
+		arg.Agents,
+		arg.Tenants,
+		arg.Owners,
+		arg.Keys,
+		arg.RequestHashes,
+		arg.Called,
+		arg.LiveLimits,
+		arg.QueueLimits,
+		arg.Repeated,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskAdmitRow
+	for rows.Next() {
+		var i TaskAdmitRow
+		if err := rows.Scan(&i.ID, &i.Refused); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const taskByID = `-- name: TaskByID :one
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id = $1
 `
@@ -510,188 +622,77 @@ func (q *Queries) TaskCancel(ctx context.Context, db DBTX, arg TaskCancelParams)
 
 const taskCreate = `-- name: TaskCreate :many
 
-WITH inp AS MATERIALIZED (
-    SELECT unnest($1::uuid[]) AS id,
-           unnest($2::text[]) AS client_id,
-           unnest($3::text[]) AS agent,
-           unnest($4::text[]) AS tenant,
-           unnest($5::text[]) AS owner,
-           unnest($6::text[]) AS context_id,
-           unnest($7::text[]) AS dialect,
-           unnest($8::text[]) AS metadata,
-           unnest($9::text[]) AS payload,
-           unnest($10::text[]) AS key,
-           unnest($11::bytea[]) AS request_hash,
-           unnest($12::uuid[]) AS worker_id,
-           unnest($13::interval[]) AS lease,
-           unnest($14::interval[]) AS look,
-           unnest($15::boolean[]) AS pushes,
-           unnest($16::boolean[]) AS called,
-           unnest($17::integer[]) AS live_limit,
-           unnest($18::integer[]) AS queue_limit,
-           unnest($19::text[]) AS audit,
-           unnest($20::text[]) AS forwarded,
-           unnest($21::text[]) AS traceparent
-), new AS MATERIALIZED (
-    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.lease, i.look, i.pushes, i.called, i.live_limit, i.queue_limit, i.audit, i.forwarded, i.traceparent FROM inp i
-     WHERE (i.client_id = ''
-            OR (SELECT count(*) FROM holdfast.task_names x
-                 WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent
-                   AND x.client_id = i.client_id) = 0)
-       AND (i.key = ''
-            OR (SELECT count(*) FROM holdfast.idempotency_keys k
-                 WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
-       AND NOT ($22::boolean AND holdfast.task_exists(i.id))
-), bounded AS MATERIALIZED (
-    -- In the order in which slots are locked. Each limit is counted once, at its first input.
-    SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
-           holdfast.limit_slot(n.tenant, n.owner, n.agent) AS slot,
-           row_number() OVER (PARTITION BY holdfast.limit_slot(n.tenant, n.owner, n.agent), n.tenant, n.owner, n.agent
-                                  ORDER BY n.id) AS nth
-      FROM new n
-     WHERE n.live_limit > 0 OR n.queue_limit > 0
-), live AS MATERIALIZED (
-    SELECT b.id, b.tenant, b.owner, b.agent, b.worker_id, b.live_limit, b.queue_limit, b.slot, b.nth, CASE WHEN b.nth = 1 AND b.live_limit > 0
-                     THEN holdfast.live_tasks(b.slot, b.tenant, b.owner, b.agent, b.live_limit) END AS n
-      FROM bounded b
-), waits AS MATERIALIZED (
-    SELECT y.id, y.agent, y.queue_limit, y.beyond, holdfast.limit_slot(y.agent) AS slot,
-           row_number() OVER (PARTITION BY holdfast.limit_slot(y.agent), y.agent, y.beyond, y.waits
-                                  ORDER BY y.id) AS nth,
-           NOT y.beyond AND y.waits AS waits
-      FROM (SELECT l.id, l.agent, l.queue_limit,
-                   l.live_limit > 0
-                       AND l.nth + max(l.n) OVER (PARTITION BY l.tenant, l.owner, l.agent) > l.live_limit AS beyond,
-                   l.queue_limit > 0 AND l.worker_id = '00000000-0000-0000-0000-000000000000' AS waits
-              FROM live l) y
-), waiting AS MATERIALIZED (
-    SELECT w.id, w.agent, w.queue_limit, w.beyond, w.slot, w.nth, w.waits, CASE WHEN w.nth = 1 AND w.waits THEN holdfast.waiting_tasks(w.slot, w.agent, w.queue_limit) END AS n
-      FROM waits w
-), refused AS MATERIALIZED (
-    SELECT z.id, CASE WHEN z.beyond THEN 1 ELSE 2 END AS by_limit
-      FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late
-              FROM waiting q) z
-     WHERE z.beyond OR z.late
-), fresh AS MATERIALIZED (
-    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.lease, n.look, n.pushes, n.called, n.live_limit, n.queue_limit, n.audit, n.forwarded, n.traceparent FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
-), keyed AS (
-    -- Near midnight a key counts on two days: both must be free.
-    INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-    SELECT d.day, f.tenant, f.owner, f.key, f.request_hash, f.id
-      FROM fresh f CROSS JOIN holdfast.key_days(now()) AS d (day) WHERE f.key <> ''
-     ORDER BY d.day, f.tenant, f.owner, f.key
-    ON CONFLICT DO NOTHING
-    RETURNING task
-), free AS MATERIALIZED (
-    SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.lease, f.look, f.pushes, f.called, f.live_limit, f.queue_limit, f.audit, f.forwarded, f.traceparent FROM fresh f
-     WHERE CASE WHEN f.called THEN holdfast.call_begin(f.id) ELSE f.key = ''
-        OR f.id IN (SELECT task
-                      FROM keyed
-                     GROUP BY task
-                    HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
-), named AS (
-    INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task)
-    SELECT tenant, owner, agent, client_id, id FROM free WHERE client_id <> ''
-     -- In the order of the index, so that two batches with the same names do not deadlock.
-     ORDER BY tenant, owner, agent, client_id
-    ON CONFLICT DO NOTHING
-    RETURNING task
-), created AS (
-    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, posted, dialect, metadata, pushes, lineage,
+WITH created AS (
+    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, attempt,
+                                runs, worker_id, claimed_at, posted, dialect, metadata, pushes, lineage, stream_base,
                                 traceparent)
-    SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
-           CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
-           CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
-           nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.lease > '0',
-           f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
-      FROM free f
-     WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
-     ORDER BY f.id
-    ON CONFLICT DO NOTHING
-    RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
+    SELECT i.id, nullif(i.client_id, ''), i.agent, i.tenant, i.owner, i.context_id, 1, 1, 1,
+           CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END,
+           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.lease > '0', i.dialect,
+           nullif(i.metadata, '')::json, i.pushes, i.called, nullif(i.stream_base, 0), nullif(i.traceparent, '')
+      FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS client_id,
+                   unnest($4::text[]) AS agent, unnest($5::text[]) AS tenant,
+                   unnest($6::text[]) AS owner, unnest($7::text[]) AS context_id,
+                   unnest($8::text[]) AS dialect, unnest($9::text[]) AS metadata,
+                   unnest($10::text[]) AS traceparent, unnest($11::boolean[]) AS pushes,
+                   unnest($12::boolean[]) AS called, unnest($13::bigint[]) AS stream_base,
+                   unnest($14::interval[]) AS lease,
+                   nullif(unnest($15::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id) i
+    RETURNING id, created_at
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes,
                                      forwarded)
-    SELECT c.id, c.agent, c.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1, c.runs,
-           octet_length(i.payload), CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
-      FROM created c JOIN inp i ON i.id = c.id
+    SELECT i.id, i.agent, i.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1,
+           CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, i.message_bytes,
+           CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
+      FROM (SELECT unnest($2::uuid[]) AS id, unnest($4::text[]) AS agent, unnest($14::interval[]) AS lease,
+                   unnest($16::interval[]) AS look, unnest($17::integer[]) AS message_bytes,
+                   unnest($18::text[]) AS forwarded,
+                   nullif(unnest($15::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id) i
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
-), push AS MATERIALIZED (
-    SELECT p.task, p.config_id, p.dialect, p.url, p.host, p.schemes, p.secrets, p.artifacts, c.agent, c.tenant, c.owner, coalesce(c.client_id, c.id::text) AS public_id
-      FROM (SELECT unnest($23::uuid[]) AS task,
-                   unnest($24::text[]) AS config_id,
-                   unnest($25::text[]) AS dialect,
-                   unnest($26::text[]) AS url,
-                   unnest($27::text[]) AS host,
-                   unnest($28::text[]) AS schemes,
-                   unnest($29::bytea[]) AS secrets,
-                   unnest($30::boolean[]) AS artifacts) p
-      JOIN created c ON c.id = p.task
-), configured AS (
-    INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
-    SELECT task, config_id, agent, public_id, dialect, url, schemes::json, secrets FROM push
-), placed AS (
-    INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts)
-    SELECT task, config_id, host, holdfast.push_caller(tenant, owner), artifacts FROM push
-), audited AS MATERIALIZED (
-    SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n
-      FROM created c
-      JOIN inp i ON i.id = c.id
-     WHERE i.audit <> ''
+    SELECT i.id, 1, 1, 0, i.payload::json
+      FROM (SELECT unnest($2::uuid[]) AS id, unnest($19::text[]) AS payload) i
 )
-SELECT id, created_at, 0::integer AS refused, coalesce((SELECT n FROM audited), 0)::bigint AS audited FROM created
- UNION ALL
-SELECT id, now()::timestamptz, by_limit, 0::bigint FROM refused
+SELECT id, created_at,
+       coalesce((SELECT holdfast.audit(nullif($1::text, '')) FROM (SELECT count(*) FROM created) c),
+                0)::bigint AS audited
+  FROM created
 `
 
 type TaskCreateParams struct {
-	Ids           []uuid.UUID
-	ClientIds     []string
-	Agents        []string
-	Tenants       []string
-	Owners        []string
-	ContextIds    []string
-	Dialects      []string
-	Metadatas     []string
-	Payloads      []string
-	Keys          []string
-	RequestHashes [][]byte
-	Workers       []uuid.UUID
-	Leases        []time.Duration
-	Looks         []time.Duration
-	Pushes        []bool
-	Called        []bool
-	LiveLimits    []int32
-	QueueLimits   []int32
-	Audits        []string
-	Forwarded     []string
-	Traceparents  []string
-	Repeated      bool
-	PushTasks     []uuid.UUID
-	PushIds       []string
-	PushDialects  []string
-	PushUrls      []string
-	PushHosts     []string
-	PushSchemes   []string
-	PushSecrets   [][]byte
-	PushArtifacts []bool
+	Audits       string
+	Ids          []uuid.UUID
+	ClientIds    []string
+	Agents       []string
+	Tenants      []string
+	Owners       []string
+	ContextIds   []string
+	Dialects     []string
+	Metadatas    []string
+	Traceparents []string
+	Pushes       []bool
+	Called       []bool
+	StreamBases  []int64
+	Leases       []time.Duration
+	Workers      []uuid.UUID
+	Looks        []time.Duration
+	MessageBytes []int32
+	Forwarded    []string
+	Payloads     []string
 }
 
 type TaskCreateRow struct {
 	ID        uuid.UUID
 	CreatedAt time.Time
-	Refused   int32
 	Audited   int64
 }
 
 // Creating, continuing, canceling and reading tasks.
 //
-// Lock order everywhere: the slots of limits (00002_queue), the tasks row, then its task_queue row,
-// then its push_cursors. Only QueueClaim and TimersFire start at the queue; they wait for no lock.
+// Lock order everywhere: the slots of limits (00002_queue), the tasks row, then its task_queue row, then its
+// push_cursors. TaskRename locks a task that has ended before the slots of its successor. Only QueueClaim and TimersFire
+// start at the queue; they wait for no lock.
 //
 // Open tasks have their own partition. A statement about an open task has a condition on the state,
 // so its plan uses only this partition. The condition is state NOT IN (…), because no index can
@@ -700,23 +701,16 @@ type TaskCreateRow struct {
 //
 // The UPDATE that ends a task also moves it. A statement that waited for its lock, or began before
 // the move was committed, gets a serialization failure (40001), and the store retries it.
-// Creates any number of tasks in one commit: idempotency key, name, task, first message, queue row,
-// and webhook configurations. An input whose key or client id is taken returns no row; the caller
-// looks up why. An input with a worker is claimed in the same statement (attempt 1). A remote worker has a
-// lease (not zero), as in QueueClaim.
+// Creates any number of tasks in one commit: task, first message and queue row. Each input becomes a row, or all fail:
+// the server makes the ids, and has sent inputs of which another request may have made a task through TaskAdmit. An
+// input with a worker is claimed in the same statement (attempt 1). A remote worker has a lease (not zero), as in
+// QueueClaim. stream_base is not zero for a task that has taken over a name (TaskRename). forwarded has the sealed
+// headers of the request, or nothing. audits is one JSON array for all.
 //
-// A retry (@repeated: an earlier try may have been committed) skips the tasks that exist, in
-// whatever partition. If such a task moves at the same moment, the primary key of its log refuses
-// the second first message.
-//
-// An input with limits (0: none) is returned as refused if it exceeds one.
-//
-// forwarded has the sealed headers of the request, or nothing.
-//
-// A called task is created only once, and only if its caller still waits for it (call_begin). It has no
-// key and no client id.
+// Each part takes its columns from the parameters, because joins and copies of rows cost more than all that is written.
 func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams) ([]TaskCreateRow, error) {
 	rows, err := db.Query(ctx, taskCreate,
+		arg.Audits,
 		arg.Ids,
 		arg.ClientIds,
 		arg.Agents,
@@ -725,28 +719,16 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 		arg.ContextIds,
 		arg.Dialects,
 		arg.Metadatas,
-		arg.Payloads,
-		arg.Keys,
-		arg.RequestHashes,
-		arg.Workers,
-		arg.Leases,
-		arg.Looks,
+		arg.Traceparents,
 		arg.Pushes,
 		arg.Called,
-		arg.LiveLimits,
-		arg.QueueLimits,
-		arg.Audits,
+		arg.StreamBases,
+		arg.Leases,
+		arg.Workers,
+		arg.Looks,
+		arg.MessageBytes,
 		arg.Forwarded,
-		arg.Traceparents,
-		arg.Repeated,
-		arg.PushTasks,
-		arg.PushIds,
-		arg.PushDialects,
-		arg.PushUrls,
-		arg.PushHosts,
-		arg.PushSchemes,
-		arg.PushSecrets,
-		arg.PushArtifacts,
+		arg.Payloads,
 	)
 	if err != nil {
 		return nil, err
@@ -755,120 +737,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 	var items []TaskCreateRow
 	for rows.Next() {
 		var i TaskCreateRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.CreatedAt,
-			&i.Refused,
-			&i.Audited,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const taskCreateLean = `-- name: TaskCreateLean :many
-WITH created AS (
-    INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, posted, dialect, metadata, traceparent)
-    SELECT i.id, i.agent, i.tenant, i.owner, i.context_id, 1, 1, 1,
-           CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END,
-           i.worker_id, CASE WHEN i.worker_id IS NOT NULL THEN now() END, i.lease > '0', i.dialect,
-           nullif(i.metadata, '')::json, nullif(i.traceparent, '')
-      FROM (SELECT unnest($2::uuid[]) AS id,
-                   unnest($3::text[]) AS agent,
-                   unnest($4::text[]) AS tenant,
-                   unnest($5::text[]) AS owner,
-                   unnest($6::text[]) AS context_id,
-                   unnest($7::text[]) AS dialect,
-                   unnest($8::text[]) AS metadata,
-                   unnest($9::text[]) AS traceparent,
-                   unnest($10::interval[]) AS lease,
-                   nullif(unnest($11::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id) i
-    RETURNING id, created_at
-), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes)
-    SELECT i.id, i.agent, i.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1,
-           CASE WHEN i.worker_id IS NULL THEN 0 ELSE 1 END, i.message_bytes
-      FROM (SELECT unnest($2::uuid[]) AS id,
-                   unnest($3::text[]) AS agent,
-                   nullif(unnest($11::uuid[]), '00000000-0000-0000-0000-000000000000') AS worker_id,
-                   unnest($10::interval[]) AS lease,
-                   unnest($12::interval[]) AS look,
-                   unnest($13::integer[]) AS message_bytes) i
-), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT i.id, 1, 1, 0, i.payload::json
-      FROM (SELECT unnest($2::uuid[]) AS id, unnest($14::text[]) AS payload) i
-)
-SELECT id, created_at, 0::integer AS refused,
-       coalesce((SELECT holdfast.audit(nullif($1::text, '')) FROM (SELECT count(*) FROM created) c),
-                0)::bigint AS audited
-  FROM created
-`
-
-type TaskCreateLeanParams struct {
-	Audits       string
-	Ids          []uuid.UUID
-	Agents       []string
-	Tenants      []string
-	Owners       []string
-	ContextIds   []string
-	Dialects     []string
-	Metadatas    []string
-	Traceparents []string
-	Leases       []time.Duration
-	Workers      []uuid.UUID
-	Looks        []time.Duration
-	MessageBytes []int32
-	Payloads     []string
-}
-
-type TaskCreateLeanRow struct {
-	ID        uuid.UUID
-	CreatedAt time.Time
-	Refused   int32
-	Audited   int64
-}
-
-// TaskCreate for ordinary tasks: no input has a key, an id of the client, a limit, a webhook or sealed headers, none
-// was called by an agent, and no earlier try may have been committed. So each input becomes a row, or all fail. audits
-// is one JSON array for all. Each part takes its columns from the parameters, because joins and copies of rows cost
-// more than all that is written.
-func (q *Queries) TaskCreateLean(ctx context.Context, db DBTX, arg TaskCreateLeanParams) ([]TaskCreateLeanRow, error) {
-	rows, err := db.Query(ctx, taskCreateLean,
-		arg.Audits,
-		arg.Ids,
-		arg.Agents,
-		arg.Tenants,
-		arg.Owners,
-		arg.ContextIds,
-		arg.Dialects,
-		arg.Metadatas,
-		arg.Traceparents,
-		arg.Leases,
-		arg.Workers,
-		arg.Looks,
-		arg.MessageBytes,
-		arg.Payloads,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TaskCreateLeanRow
-	for rows.Next() {
-		var i TaskCreateLeanRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.CreatedAt,
-			&i.Refused,
-			&i.Audited,
-		); err != nil {
+		if err := rows.Scan(&i.ID, &i.CreatedAt, &i.Audited); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1132,130 +1001,47 @@ func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]
 	return items, nil
 }
 
-const taskReopen = `-- name: TaskReopen :one
-WITH free AS MATERIALIZED (
-    SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = $1 AND x.client_id = $2::text)
-       AND ($3::text = '' OR NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
-                                            WHERE k.tenant = $4 AND k.owner = $5
-                                              AND k.key = $3::text)) AS new
-), refused AS MATERIALIZED (
-    SELECT CASE
-           WHEN NOT f.new THEN 0
-           WHEN $6::integer > 0
-                AND holdfast.live_tasks(holdfast.limit_slot($4::text, $5::text, $7::text),
-                                        $4, $5, $7, $6::integer)
-                    >= $6::integer THEN 1
-           WHEN $8::integer > 0
-                AND holdfast.waiting_tasks(holdfast.limit_slot($7::text), $7, $8::integer)
-                    >= $8::integer THEN 2
-           ELSE 0 END AS by_limit
-      FROM free f
-), lck AS MATERIALIZED (
+const taskRename = `-- name: TaskRename :one
+WITH lck AS MATERIALIZED (
     SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
       FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.client_id = $2::text AND t.tenant = $4 AND t.owner = $5
-       AND t.agent = $7
-       AND t.state >= 5 AND (SELECT new FROM free) AND (SELECT by_limit FROM refused) = 0
+     WHERE t.id = $1 AND t.client_id = $2::text AND t.tenant = $3 AND t.owner = $4
+       AND t.agent = $5 AND t.state >= 5
        FOR NO KEY UPDATE
-), keyed AS (
-    INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-    SELECT d.day, $4, $5, $3::text, $9::bytea, $10::uuid
-      FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day) WHERE $3::text <> ''
-     ORDER BY d.day
-    ON CONFLICT DO NOTHING
-    RETURNING task
 ), released AS MATERIALIZED (
-    SELECT lck.stream_base FROM lck
-     WHERE CASE WHEN $3::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
-                THEN holdfast.task_unname(lck.id) END
+    SELECT stream_base FROM lck WHERE holdfast.task_unname(id)
 ), renamed AS (
     INSERT INTO holdfast.task_names AS n (tenant, owner, agent, client_id, task)
-    SELECT $4, $5, $7, $2::text, $10::uuid FROM released
+    SELECT $3, $4, $5, $2::text, $6::uuid FROM released
     ON CONFLICT (tenant, owner, agent, client_id) DO UPDATE SET task = excluded.task
-), created AS (
-    -- Each row comes from the update that frees its name.
-    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect,
-                                metadata, stream_base, traceparent)
-    SELECT $10::uuid, $2::text, $7, $4, $5, $11, 1, 1, 1, $12,
-           nullif($13::text, '')::json, r.stream_base,
-           nullif($14::text, '')
-      FROM released r
-    RETURNING id, agent, created_at, stream_base
-), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes, forwarded)
-    SELECT id, agent, 1, octet_length($15::text),
-           CASE WHEN $16::text <> '' THEN jsonb_build_object('1', $16::text) END
-      FROM created
-), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT id, 1, 1, 0, CAST($15::text AS json) FROM created
 )
-SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused,
-       coalesce(holdfast.audit(nullif($17::text, '')), 0)::bigint AS audited
-  FROM created
- UNION ALL
-SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0
+SELECT stream_base::bigint AS stream_base FROM released
 `
 
-type TaskReopenParams struct {
-	Old         uuid.UUID
-	ClientID    string
-	Key         string
-	Tenant      string
-	Owner       string
-	LiveLimit   int32
-	Agent       string
-	QueueLimit  int32
-	RequestHash []byte
-	ID          uuid.UUID
-	ContextID   string
-	Dialect     string
-	Metadata    string
-	Traceparent string
-	Payload     string
-	Forwarded   string
-	Audit       string
+type TaskRenameParams struct {
+	Old      uuid.UUID
+	ClientID string
+	Tenant   string
+	Owner    string
+	Agent    string
+	ID       uuid.UUID
 }
 
-type TaskReopenRow struct {
-	CreatedAt  time.Time
-	StreamBase int64
-	Refused    int32
-	Audited    int64
-}
-
-// Creates a task that takes over a client-chosen id from an ended task of the same client (@old, by
-// primary key). The old task keeps its server-made id. Stream ids continue after those of the old
-// task. No row: the key is taken, or the id no longer belongs to the old task, for example because
-// an earlier try was committed. Limits are as in TaskCreate.
-func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams) (TaskReopenRow, error) {
-	row := db.QueryRow(ctx, taskReopen,
+// Gives the id that a client has chosen for a task that has ended (@old, by primary key) to a new one, before
+// TaskCreate in its transaction. The old task keeps its server-made id. Stream ids continue after those of the old
+// task. No row: the id no longer belongs to the old task, for example because an earlier try was committed.
+func (q *Queries) TaskRename(ctx context.Context, db DBTX, arg TaskRenameParams) (int64, error) {
+	row := db.QueryRow(ctx, taskRename,
 		arg.Old,
 		arg.ClientID,
-		arg.Key,
 		arg.Tenant,
 		arg.Owner,
-		arg.LiveLimit,
 		arg.Agent,
-		arg.QueueLimit,
-		arg.RequestHash,
 		arg.ID,
-		arg.ContextID,
-		arg.Dialect,
-		arg.Metadata,
-		arg.Traceparent,
-		arg.Payload,
-		arg.Forwarded,
-		arg.Audit,
 	)
-	var i TaskReopenRow
-	err := row.Scan(
-		&i.CreatedAt,
-		&i.StreamBase,
-		&i.Refused,
-		&i.Audited,
-	)
-	return i, err
+	var stream_base int64
+	err := row.Scan(&stream_base)
+	return stream_base, err
 }
 
 const taskResume = `-- name: TaskResume :one
