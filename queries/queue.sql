@@ -178,7 +178,7 @@ SELECT o.agent
   FROM holdfast.agent_outages o
  WHERE o.agent = ANY(@agents::text[]) AND o.agent <> ALL(ARRAY(SELECT agent FROM free));
 
--- name: QueueAcquit :exec
+-- name: QueueClearSuspect :exec
 -- Clears the suspicion against a run that has not ended its process. By primary key; it locks the queue
 -- row alone and waits for no other lock after that.
 UPDATE holdfast.task_queue SET suspect = false

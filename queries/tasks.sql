@@ -1,8 +1,8 @@
 -- Creating, continuing, canceling and reading tasks.
 --
 -- Lock order everywhere: the slots of limits (00002_queue), the tasks row, then its task_queue row, then its
--- push_cursors. TaskRename locks a task that has ended before the slots of its successor. Only QueueClaim and TimersFire
--- start at the queue; they wait for no lock.
+-- push_cursors. TaskRename locks a task that has ended before the slots of its successor. Only QueueClaim and
+-- TimersFire start at the queue; they wait for no lock.
 --
 -- Open tasks have their own partition. A statement about an open task has a condition on the state,
 -- so its plan uses only this partition. The condition is state NOT IN (…), because no index can
@@ -282,9 +282,8 @@ WITH lck AS MATERIALIZED (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
     SELECT x.*, x.idle OR @metadata::text <> '' AND NOT x.cancel_requested AS logs FROM (
-        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id,
-               (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
-               lck.lineage, lck.cancel_requested, lck.cancel_requested_at FROM lck) x
+        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, lck.pushes, lck.lineage,
+               lck.parked OR EXISTS (SELECT FROM free) AS idle, cancel_requested, cancel_requested_at FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t

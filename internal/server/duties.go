@@ -47,17 +47,17 @@ func whole(do func(context.Context) error) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (more bool, err error) { return false, do(ctx) }
 }
 
-// timers fires the timers of waits. A look rests after one that took long.
+// timers fires the timers of waits. A look waits after one that took long.
 func timers(st *store.Store) func(context.Context) (bool, error) {
-	var rest store.Rest
+	var pace store.Pace
 	return func(ctx context.Context) (more bool, err error) {
 		begun := time.Now()
-		if !rest.Over(begun) {
+		if !pace.Due(begun) {
 			return false, nil
 		}
 		more, err = st.FireTimers(ctx)
 		if err == nil && !more {
-			rest.Begin(begun, 0)
+			pace.Looked(begun, 0)
 		}
 		return more, err
 	}

@@ -79,7 +79,7 @@ func (o *Operator) Find(ctx context.Context, id string) (*AdminTask, error) {
 			return t, err
 		}
 	}
-	ids, err := o.s.q.AdminTaskNamed(ctx, o.sees.db, dbsqlc.AdminTaskNamedParams{ClientID: cleanName(id), Bound: o.bound, Tenant: o.by.Tenant})
+	ids, err := o.s.q.AdminTaskNamed(ctx, o.sees.db, cleanName(id), o.bound, o.by.Tenant)
 	switch {
 	case err != nil:
 		return nil, translate("find task", err)
@@ -96,7 +96,7 @@ func (o *Operator) Find(ctx context.Context, id string) (*AdminTask, error) {
 }
 
 func (o *Operator) byID(ctx context.Context, id uuid.UUID) (*AdminTask, error) {
-	row, err := o.s.q.AdminTask(ctx, o.sees.db, dbsqlc.AdminTaskParams{ID: id, Bound: o.bound, Tenant: o.by.Tenant})
+	row, err := o.s.q.AdminTask(ctx, o.sees.db, id, o.bound, o.by.Tenant)
 	if err != nil {
 		return nil, translate("find task", err)
 	}
@@ -465,7 +465,7 @@ type AdminArtifact struct {
 
 // Artifacts returns the first artifacts of a task, or with an id only this one; more says that there are others.
 func (o *Operator) Artifacts(ctx context.Context, t *AdminTask, id string, limit int) (out []AdminArtifact, more bool, err error) {
-	rows, err := o.s.q.AdminArtifacts(ctx, o.sees.db, dbsqlc.AdminArtifactsParams{Task: uuid.UUID(t.Task.ID), Artifact: id, MaxRows: int32(limit) + 1})
+	rows, err := o.s.q.AdminArtifacts(ctx, o.sees.db, uuid.UUID(t.Task.ID), id, int32(limit)+1)
 	if err != nil {
 		return nil, false, translate("read artifacts", err)
 	}
@@ -523,7 +523,7 @@ const maxModels = 100
 
 // Usage returns the tokens that agents report for a task, by model.
 func (o *Operator) Usage(ctx context.Context, t *AdminTask) ([]AdminUsage, error) {
-	rows, err := o.s.q.AdminUsage(ctx, o.s.api, dbsqlc.AdminUsageParams{Task: uuid.UUID(t.Task.ID), MaxRows: maxModels})
+	rows, err := o.s.q.AdminUsage(ctx, o.s.api, uuid.UUID(t.Task.ID), maxModels)
 	if err != nil {
 		return nil, translate("read the usage", err)
 	}
@@ -564,7 +564,7 @@ const maxRuns = 1000
 
 // Runs returns the runs of a task, the oldest first, as view v_runs has them; more says that there are more than maxRuns.
 func (o *Operator) Runs(ctx context.Context, t *AdminTask) (runs []AdminRun, more bool, err error) {
-	rows, err := o.s.q.AdminRuns(ctx, o.s.api, dbsqlc.AdminRunsParams{Task: uuid.UUID(t.Task.ID), MaxRows: maxRuns + 1})
+	rows, err := o.s.q.AdminRuns(ctx, o.s.api, uuid.UUID(t.Task.ID), 0, maxRuns+1)
 	if err != nil {
 		return nil, false, translate("read runs", err)
 	}
@@ -712,25 +712,22 @@ func (s *Store) Audit(ctx context.Context, before AuditPlace, since time.Time, l
 
 // TasksByID reads the current rows of tasks, for the live lists of a replica.
 func (s *Store) TasksByID(ctx context.Context, ids []task.ID) ([]*AdminTask, error) {
-	arg := dbsqlc.AdminTasksByIDParams{Ids: make([]uuid.UUID, len(ids))}
-	for i, id := range ids {
-		arg.Ids[i] = uuid.UUID(id)
-	}
-	arg.Lowest, arg.Highest = span(arg.Ids)
-	rows, err := s.q.AdminTasksByID(ctx, s.hot, arg)
+	all := uuids(ids)
+	lowest, highest := span(all)
+	rows, err := s.q.AdminTasksByID(ctx, s.hot, all, lowest, highest)
 	return adminTasks(rows), translate("read changed tasks", err)
 }
 
 // CreatedSince reads the tasks created after a task, the oldest first.
 func (s *Store) CreatedSince(ctx context.Context, after task.ID, limit int) ([]*AdminTask, error) {
-	rows, err := s.q.AdminTasksSince(ctx, s.hot, dbsqlc.AdminTasksSinceParams{Since: uuid.UUID(after), MaxRows: int32(limit)})
+	rows, err := s.q.AdminTasksSince(ctx, s.hot, uuid.UUID(after), int32(limit))
 	return adminTasks(rows), translate("read new tasks", err)
 }
 
 // ChangedSince reads the tasks that may have changed since a time: the open ones, and those of the given agents that have ended since
 // then. ok is false if it has read limit open or ended tasks, so there may be more.
 func (s *Store) ChangedSince(ctx context.Context, since time.Time, agents []string, limit int) (tasks []*AdminTask, ok bool, err error) {
-	rows, err := s.q.AdminChanged(ctx, s.api, dbsqlc.AdminChangedParams{Most: int32(limit), Agents: agents, Since: since})
+	rows, err := s.q.AdminChanged(ctx, s.api, int32(limit), agents, since)
 	if err != nil {
 		return nil, false, translate("read changed tasks", err)
 	}
@@ -753,7 +750,7 @@ func adminTasks(rows []dbsqlc.Task) []*AdminTask {
 
 // Retried notes the task that a retry has made of another.
 func (s *Store) Retried(ctx context.Context, old, again task.ID) error {
-	err := s.q.TaskRetried(ctx, s.hot, dbsqlc.TaskRetriedParams{ID: uuid.UUID(old), Again: uuid.UUID(again)})
+	err := s.q.TaskRetried(ctx, s.hot, uuid.UUID(again), uuid.UUID(old))
 	return translate("note a retry", err)
 }
 

@@ -77,13 +77,14 @@ func (o *Operator) RevokeAPIKey(ctx context.Context, id string) (*APIKey, error)
 
 // revokeKey revokes a key, if it is of the tenant (nil: of any).
 func (v View) revokeKey(ctx context.Context, id string, tenant *string) (*APIKey, error) {
-	arg := dbsqlc.APIKeyRevokeParams{KeyID: cleanName(id)}
+	id = cleanName(id)
+	of := ""
 	if tenant != nil {
-		arg.ByTenant, arg.Tenant = true, *tenant
+		of = *tenant
 	}
 	var r dbsqlc.APIKey
-	err := v.record(ctx, auditKeyRevoked, task.ID{}, arg.KeyID, func(tx pgx.Tx) (done bool, err error) {
-		r, err = v.s.q.APIKeyRevoke(ctx, tx, arg)
+	err := v.record(ctx, auditKeyRevoked, task.ID{}, id, func(tx pgx.Tx) (done bool, err error) {
+		r, err = v.s.q.APIKeyRevoke(ctx, tx, id, tenant != nil, of)
 		return true, err
 	})
 	if err = translate("revoke an API key", err); err != nil {

@@ -349,14 +349,14 @@ func (g *appendGroup) done(requeued bool, err error) {
 // the task, an earlier try was committed before its connection died, or the run was fenced. It
 // returns the first kind and answers the others.
 func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (blocked []*Append) {
-	arg := dbsqlc.RunStatesParams{Ids: make([]uuid.UUID, len(missing))}
+	ids := make([]uuid.UUID, len(missing))
 	for i, g := range missing {
-		arg.Ids[i] = uuid.UUID(g.items[0].Task)
+		ids[i] = uuid.UUID(g.items[0].Task)
 	}
-	arg.Lowest, arg.Highest = span(arg.Ids)
+	lowest, highest := span(ids)
 	var now map[task.ID]dbsqlc.RunStatesRow
 	read := func(db dbsqlc.DBTX) error {
-		rows, err := s.q.RunStates(ctx, db, arg)
+		rows, err := s.q.RunStates(ctx, db, ids, lowest, highest)
 		now = make(map[task.ID]dbsqlc.RunStatesRow, len(missing))
 		for _, r := range rows {
 			now[task.ID(r.ID)] = r

@@ -191,7 +191,7 @@ func (s *Store) verifyChain(ctx context.Context, tx pgx.Tx, c *AuditChain, last 
 		return nil
 	}
 	for {
-		rows, err := s.q.AuditRows(ctx, tx, dbsqlc.AuditRowsParams{Chain: int16(c.Chain), After: n, MaxRows: page})
+		rows, err := s.q.AuditRows(ctx, tx, int16(c.Chain), n, page)
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ type CallNote struct {
 
 // CallNote reads a run note with calls. Errors: task.NotFound.
 func (s *Store) CallNote(ctx context.Context, parent task.ID, note task.Seq) (*CallNote, error) {
-	row, err := s.q.CallNote(ctx, s.hot, dbsqlc.CallNoteParams{ID: uuid.UUID(parent), Seq: int64(note)})
+	row, err := s.q.CallNote(ctx, s.hot, int64(note), uuid.UUID(parent))
 	if err != nil {
 		return nil, translate("read calls", err)
 	}
@@ -77,7 +77,7 @@ func (s *Store) CallNote(ctx context.Context, parent task.ID, note task.Seq) (*C
 
 // HasCalled reports whether a task has called another one in an earlier turn.
 func (s *Store) HasCalled(ctx context.Context, parent, child task.ID) (bool, error) {
-	known, err := s.q.CallKnown(ctx, s.hot, dbsqlc.CallKnownParams{Parent: uuid.UUID(parent), Child: uuid.UUID(child)})
+	known, err := s.q.CallKnown(ctx, s.hot, uuid.UUID(child), uuid.UUID(parent))
 	return known, translate("find call", err)
 }
 
@@ -167,7 +167,7 @@ func (s *Store) JoinCalls(ctx context.Context, after Joined) (j Joined, err erro
 }
 
 func (s *Store) joinCalls(ctx context.Context, tx pgx.Tx, after Joined, j *Joined) (agents []string, err error) {
-	rows, err := s.q.SettledTake(ctx, tx, dbsqlc.SettledTakeParams{AfterTask: after.task, AfterSeq: after.seq, MaxRows: joinRows})
+	rows, err := s.q.SettledTake(ctx, tx, after.task, after.seq, joinRows)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -191,17 +191,18 @@ func (s *Store) joinCalls(ctx context.Context, tx pgx.Tx, after Joined, j *Joine
 			waiting = append(waiting, c.Parent)
 		}
 	}
-	var newest dbsqlc.CallsSettleParams
+	var tasks []uuid.UUID
+	var newest []int64
 	for id, all := range seqs {
-		newest.Tasks, newest.Seqs = append(newest.Tasks, id), append(newest.Seqs, all[len(all)-1]) // the rows are in order
+		tasks, newest = append(tasks, id), append(newest, all[len(all)-1]) // the rows are in order
 	}
-	if _, err := s.q.CallsSettle(ctx, tx, newest); err != nil {
+	if _, err := s.q.CallsSettle(ctx, tx, tasks, newest); err != nil {
 		return nil, err
 	}
 	if agents, err = s.q.CallersWake(ctx, tx, waiting); err != nil {
 		return nil, err
 	}
-	over, err := s.q.CallersEnded(ctx, tx, newest.Tasks)
+	over, err := s.q.CallersEnded(ctx, tx, tasks)
 	if err != nil {
 		return nil, err
 	}
@@ -209,13 +210,14 @@ func (s *Store) joinCalls(ctx context.Context, tx pgx.Tx, after Joined, j *Joine
 		j.Ended = append(j.Ended, Settled{task.ID(id), seqs[id]})
 		delete(seqs, id)
 	}
-	var drop dbsqlc.SettledDropParams
+	var done []uuid.UUID
+	var dropped []int64
 	for id, all := range seqs {
 		for _, seq := range all {
-			drop.Tasks, drop.Seqs = append(drop.Tasks, id), append(drop.Seqs, seq)
+			done, dropped = append(done, id), append(dropped, seq)
 		}
 	}
-	_, err = s.q.SettledDrop(ctx, tx, drop)
+	_, err = s.q.SettledDrop(ctx, tx, done, dropped)
 	return agents, err
 }
 
@@ -243,7 +245,7 @@ func (s *Store) ForgetSettled(ctx context.Context, t Settled) error {
 	for i := range tasks {
 		tasks[i] = uuid.UUID(t.Task)
 	}
-	if _, err := s.q.SettledDrop(ctx, s.brief(s.hot), dbsqlc.SettledDropParams{Tasks: tasks, Seqs: t.seqs}); err != nil {
+	if _, err := s.q.SettledDrop(ctx, s.brief(s.hot), tasks, t.seqs); err != nil {
 		return translate("forget calls", err)
 	}
 	return translate("forget calls", s.q.CallsErase(ctx, s.brief(s.hot), uuid.UUID(t.Task)))
@@ -252,7 +254,7 @@ func (s *Store) ForgetSettled(ctx context.Context, t Settled) error {
 // Results returns the results of the calls of a run note, in the order of the calls, with contents of at most so many bytes.
 // The content of a result that does not fit any more is left out. Errors: task.Unavailable.
 func (s *Store) Results(ctx context.Context, of *task.Task, note task.Seq, most int64) ([]task.Result, error) {
-	rows, err := s.q.CallResults(ctx, s.api, dbsqlc.CallResultsParams{Parent: uuid.UUID(of.ID), Seq: int64(note)})
+	rows, err := s.q.CallResults(ctx, s.api, uuid.UUID(of.ID), int64(note))
 	if err != nil {
 		return nil, translate("read results", err)
 	}

@@ -289,10 +289,11 @@ func (s *Store) Began(ctx context.Context, agents []string) (locked []string, er
 	return locked, translate("end outages", err)
 }
 
-// Acquit clears the suspicion that a worker's run ends its process.
-func (s *Store) Acquit(ctx context.Context, worker, id task.ID) error {
-	arg := dbsqlc.QueueAcquitParams{ID: uuid.UUID(id), Worker: uuid.UUID(worker)}
-	return translate("acquit", s.unlocked(ctx, "acquit", func() error { return s.q.QueueAcquit(ctx, s.brief(s.hot), arg) }))
+// ClearSuspect clears the suspicion that a worker's run ends its process.
+func (s *Store) ClearSuspect(ctx context.Context, worker, id task.ID) error {
+	return translate("clear a suspect", s.unlocked(ctx, "clear_suspect", func() error {
+		return s.q.QueueClearSuspect(ctx, s.brief(s.hot), uuid.UUID(id), uuid.UUID(worker))
+	}))
 }
 
 // Hurry makes the next attempt of a task due now instead of after its backoff. hurried says that it
@@ -332,7 +333,7 @@ type Owned struct {
 }
 
 // Owned lists the runs that the database assigns to a worker. Beside an old snapshot it reads all that the worker has run
-// since: see Rest.
+// since: see Pace.
 func (s *Store) Owned(ctx context.Context, worker task.ID) ([]Owned, error) {
 	rows, err := s.q.RunsOwned(ctx, s.hot, uuid.UUID(worker))
 	if err != nil {
@@ -347,11 +348,7 @@ func (s *Store) Owned(ctx context.Context, worker task.ID) ([]Owned, error) {
 
 // Held is Owned for the given tasks alone.
 func (s *Store) Held(ctx context.Context, worker task.ID, ids []task.ID) ([]Owned, error) {
-	arg := dbsqlc.RunsHeldParams{Worker: uuid.UUID(worker), Ids: make([]uuid.UUID, len(ids))}
-	for i, id := range ids {
-		arg.Ids[i] = uuid.UUID(id)
-	}
-	rows, err := s.q.RunsHeld(ctx, s.hot, arg)
+	rows, err := s.q.RunsHeld(ctx, s.hot, uuids(ids), uuid.UUID(worker))
 	if err != nil {
 		return nil, translate("held runs", err)
 	}
@@ -379,7 +376,7 @@ const maxParked = 10_000
 
 // Parked counts the tasks of agents that wait for their client, up to 10,000 for each agent.
 func (s *Store) Parked(ctx context.Context, agents []string) (map[string]int64, error) {
-	rows, err := s.q.TasksParked(ctx, s.api, dbsqlc.TasksParkedParams{Agents: agents, Most: maxParked})
+	rows, err := s.q.TasksParked(ctx, s.api, agents, maxParked)
 	if err != nil {
 		return nil, translate("parked tasks", err)
 	}

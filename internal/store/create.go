@@ -180,7 +180,7 @@ func (v View) forgetKey(ctx context.Context, i Idempotency) (freed bool, err err
 	if i.Key == "" {
 		return false, nil
 	}
-	n, err := v.s.q.IdempotencyForget(ctx, v.writes(), dbsqlc.IdempotencyForgetParams{Tenant: v.by.Tenant, Owner: v.by.Subject, Key: i.Key})
+	n, err := v.s.q.IdempotencyForget(ctx, v.writes(), v.by.Tenant, v.by.Subject, i.Key)
 	return n > 0, translate("idempotency key", err)
 }
 
@@ -474,7 +474,7 @@ func (v View) ofKey(ctx context.Context, key string) (*task.Task, []byte, error)
 }
 
 func (v View) ofKeyIn(ctx context.Context, db dbsqlc.DBTX, key string) (*task.Task, []byte, error) {
-	rows, err := v.s.q.IdempotencyGet(ctx, db, dbsqlc.IdempotencyGetParams{Tenant: v.by.Tenant, Owner: v.by.Subject, Key: key})
+	rows, err := v.s.q.IdempotencyGet(ctx, db, v.by.Tenant, v.by.Subject, key)
 	if err != nil {
 		return nil, nil, translate("idempotency key", err)
 	}

@@ -139,11 +139,11 @@ func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due 
 }
 
 // front is where claims begin to look for due configurations: a little before the oldest one that the
-// last claim saw, so that they do not read dead entries (see Rest). It is safe for concurrent use.
+// last claim saw, so that they do not read dead entries (see Pace). It is safe for concurrent use.
 type front struct {
 	mu    sync.Mutex
 	since time.Time
-	rests [len(looksBack)]Rest
+	paces [len(looksBack)]Pace
 }
 
 // frontSlack covers most marks that become visible later than their due time, which is when the marking
@@ -167,7 +167,7 @@ func (f *front) begin() (since time.Time, looked func(oldest time.Time)) {
 	begun := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	due := slices.IndexFunc(f.rests[:], func(r Rest) bool { return r.Over(begun) })
+	due := slices.IndexFunc(f.paces[:], func(r Pace) bool { return r.Due(begun) })
 	switch due {
 	case 0: // since is zero
 	case -1:
@@ -179,7 +179,7 @@ func (f *front) begin() (since time.Time, looked func(oldest time.Time)) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for i := due; i < len(looksBack); i++ {
-			f.rests[i].Begin(begun, looksBack[i].every)
+			f.paces[i].Looked(begun, looksBack[i].every)
 		}
 		if !oldest.IsZero() {
 			f.since = oldest.Add(-frontSlack)
@@ -202,7 +202,7 @@ const (
 type lanes struct {
 	mu    sync.Mutex
 	after dbsqlc.PushLanesParams // where the next look begins
-	empty Rest                   // while it lasts, they count as empty
+	empty Pace                   // until it is due, they count as empty
 }
 
 // beforeLanes is the position before the first lane.
@@ -224,7 +224,7 @@ func (l *lanes) next(ctx context.Context, s *Store, busyHosts []string, busyCall
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begun := time.Now()
-	if !l.empty.Over(begun) {
+	if !l.empty.Due(begun) {
 		open.more = true // another process may have parked something
 		return open, nil
 	}
@@ -247,7 +247,7 @@ func (l *lanes) next(ctx context.Context, s *Store, busyHosts []string, busyCall
 		l.after.Caller, l.after.Host, open.more = last.Caller, last.Host, true
 	}
 	if !open.any {
-		l.empty.Begin(begun, laneTime)
+		l.empty.Looked(begun, laneTime)
 	}
 	return open, nil
 }
@@ -256,7 +256,7 @@ func (l *lanes) next(ctx context.Context, s *Store, busyHosts []string, busyCall
 func (l *lanes) filled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.empty = Rest{}
+	l.empty = Pace{}
 }
 
 func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*PushDue, error) {
@@ -305,7 +305,7 @@ func (s *Store) readAhead(ctx context.Context, due []*PushDue) {
 		return
 	}
 	arg.Lowest, arg.Highest = span(arg.Tasks)
-	headers, err := s.q.PushTasks(ctx, s.api, dbsqlc.PushTasksParams{Ids: arg.Tasks, Lowest: arg.Lowest, Highest: arg.Highest})
+	headers, err := s.q.PushTasks(ctx, s.api, arg.Tasks, arg.Lowest, arg.Highest)
 	if err != nil {
 		return
 	}

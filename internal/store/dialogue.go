@@ -37,7 +37,7 @@ func (s *Store) Dialogue(ctx context.Context, of DialogueOf) ([]task.Said, error
 	if of.Count <= 0 || of.Bytes <= 0 {
 		return nil, nil
 	}
-	begins, err := s.q.RunBegins(ctx, s.api, dbsqlc.RunBeginsParams{Task: uuid.UUID(of.Task.ID), Message: int64(of.Begins)})
+	begins, err := s.q.RunBegins(ctx, s.api, uuid.UUID(of.Task.ID), int64(of.Begins))
 	if err != nil {
 		return nil, translate("read dialogue", err)
 	}
@@ -229,7 +229,7 @@ func (d *dialogue) fetch(ctx context.Context, h *task.Task, entries []utterance)
 		seqs = append(seqs, u.seqs...)
 	}
 	m := &meter{DBTX: d.s.api, most: pageBytes}
-	rows, err := d.s.q.EventsAt(ctx, m, dbsqlc.EventsAtParams{Task: uuid.UUID(h.ID), Seqs: seqs})
+	rows, err := d.s.q.EventsAt(ctx, m, uuid.UUID(h.ID), seqs)
 	switch {
 	case err != nil:
 		return err

@@ -5,11 +5,16 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,28 +88,37 @@ func (x *victim) argument(name string) any {
 // rowsOf executes a statement of callers on the rows of the victim, and returns how many it read or changed.
 func (x *victim) rowsOf(ctx context.Context, v View, name string) (int, error) {
 	method := reflect.ValueOf(v.s.q).MethodByName(name)
-	arg := reflect.New(method.Type().In(2)).Elem()
-	if arg.Type() == reflect.TypeOf(x.id) {
-		arg.Set(reflect.ValueOf(x.id))
-	} else {
-		for i := range arg.NumField() {
-			param := arg.Type().Field(i)
-			value, own := byCallers[name][param.Name]
-			if of, depends := value.(func(*victim) any); depends {
-				value = of(x)
-			} else if !own {
-				value = x.argument(param.Name)
-			}
-			// Bound is also a flag, and Since a place, of statements that need neither.
-			if is := reflect.ValueOf(value); is.IsValid() && is.Type().AssignableTo(param.Type) {
-				arg.Field(i).Set(is)
-			}
+	args := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(v.db)}
+	fill := func(param string, to reflect.Value) {
+		value, own := byCallers[name][param]
+		if of, depends := value.(func(*victim) any); depends {
+			value = of(x)
+		} else if !own {
+			value = x.argument(param)
 		}
-		if froms := arg.FieldByName("Froms"); name == "AgentStats" {
-			froms.Set(reflect.ValueOf([]time.Time{byCallers[name]["Since"].(time.Time)}))
+		// Bound is also a flag, and Since a place, of statements that need neither.
+		if is := reflect.ValueOf(value); is.IsValid() && is.Type().AssignableTo(to.Type()) {
+			to.Set(is)
 		}
 	}
-	out := method.Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(v.db), arg})
+	for i, param := range parameters()[name] {
+		arg := reflect.New(method.Type().In(2 + i)).Elem()
+		if strings.HasSuffix(arg.Type().Name(), "Params") {
+			for j := range arg.NumField() {
+				fill(arg.Type().Field(j).Name, arg.Field(j))
+			}
+			if name == "AgentStats" {
+				arg.FieldByName("Froms").Set(reflect.ValueOf([]time.Time{byCallers[name]["Since"].(time.Time)}))
+			}
+		} else {
+			if param == "id" {
+				param = "iD" // as sqlc writes it beside others
+			}
+			fill(strings.ToUpper(param[:1])+param[1:], arg)
+		}
+		args = append(args, arg)
+	}
+	out := method.Call(args)
 	err, _ := out[1].Interface().(error)
 	switch {
 	case out[0].Kind() == reflect.Slice:
@@ -114,6 +128,26 @@ func (x *victim) rowsOf(ctx context.Context, v View, name string) (int, error) {
 	}
 	return one(err)
 }
+
+// parameters returns the names of the generated functions' parameters behind the database.
+var parameters = sync.OnceValue(func() map[string][]string {
+	out := map[string][]string{}
+	files, _ := filepath.Glob("internal/dbsqlc/*.sql.go")
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			panic(err)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				for _, p := range f.Type.Params.List[2:] {
+					out[f.Name.Name] = append(out[f.Name.Name], p.Names[0].Name)
+				}
+			}
+		}
+	}
+	return out
+})
 
 // byServer are the other statements, with the reason why no caller's view has them.
 var byServer = map[string]string{}
@@ -131,7 +165,7 @@ func init() {
 		"a remote worker's, of the agents that it may run":                           {"RemoteRenew", "RemoteLent"},
 		"remote workers, by replicas and operators":                                  {"RemoteSeen", "RemoteLeft", "RemoteRetired", "RemoteRetire", "RemoteWorkersOf", "RemoteForget", "RemoteAbsent"},
 		"processes and duties": {
-			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "TimersFire", "LeaseAcquire", "LeaseRelease",
+			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueClearSuspect", "TimersFire", "LeaseAcquire", "LeaseRelease",
 		},
 		"the duty calls', of all tasks that called or were called; the messages themselves go through views of their owners": {
 			"CallsNew", "CallNote", "CallKnown", "CallRefuse", "CallAnswered", "SettledAdd", "SettledTake", "CallersLock", "QueueRowLock",

@@ -111,7 +111,7 @@ func job(r *dbsqlc.AdminJob, worker string) (*Job, error) {
 
 // Job reads a job. Errors: task.NotFound.
 func (o *Operator) Job(ctx context.Context, id task.ID) (*Job, error) {
-	r, err := o.s.q.JobGet(ctx, o.s.api, dbsqlc.JobGetParams{ID: uuid.UUID(id), Bound: o.bound, Tenant: o.by.Tenant})
+	r, err := o.s.q.JobGet(ctx, o.s.api, uuid.UUID(id), o.bound, o.by.Tenant)
 	if err != nil {
 		return nil, translate("read a job", err)
 	}
@@ -141,7 +141,7 @@ func (o *Operator) Jobs(ctx context.Context, before task.ID, limit int) ([]*Job,
 // task.NotFound.
 func (o *Operator) CancelJob(ctx context.Context, id task.ID) (*Job, error) {
 	err := o.record(ctx, auditJobCanceled, task.ID{}, id.String(), func(tx pgx.Tx) (bool, error) {
-		_, err := o.s.q.JobCancel(ctx, tx, dbsqlc.JobCancelParams{ID: uuid.UUID(id), Bound: o.bound, Tenant: o.by.Tenant})
+		_, err := o.s.q.JobCancel(ctx, tx, uuid.UUID(id), o.bound, o.by.Tenant)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, nil
 		}
@@ -156,7 +156,7 @@ func (o *Operator) CancelJob(ctx context.Context, id task.ID) (*Job, error) {
 // ClaimJob claims a job that no process works on, for ttl, in turns; nil: no job waits.
 func (s *Store) ClaimJob(ctx context.Context, worker task.ID, ttl time.Duration) (*Job, error) {
 	by := uuid.UUID(worker)
-	r, err := s.q.JobClaim(ctx, s.hot, dbsqlc.JobClaimParams{Ttl: ttl, Worker: &by})
+	r, err := s.q.JobClaim(ctx, s.hot, ttl, &by)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // absence is an answer here and no failure
 	}
@@ -200,13 +200,13 @@ func (s *Store) RecordJob(ctx context.Context, j *Job, rest []task.ID, done, ski
 
 // EndJob ends a job. It changes nothing if another process has claimed the job.
 func (s *Store) EndJob(ctx context.Context, j *Job) error {
-	_, err := s.q.JobEnd(ctx, s.hot, dbsqlc.JobEndParams{ID: uuid.UUID(j.ID), Fence: j.Fence})
+	_, err := s.q.JobEnd(ctx, s.hot, uuid.UUID(j.ID), j.Fence)
 	return translate("end a job", err)
 }
 
 // ReleaseJob lets a process claim the job at once, after the others that wait.
 func (s *Store) ReleaseJob(ctx context.Context, j *Job) error {
-	return translate("release a job", s.q.JobRelease(ctx, s.hot, dbsqlc.JobReleaseParams{ID: uuid.UUID(j.ID), Fence: j.Fence}))
+	return translate("release a job", s.q.JobRelease(ctx, s.hot, uuid.UUID(j.ID), j.Fence))
 }
 
 func jobLost(doing string, err error) error {

@@ -69,7 +69,7 @@ func (s *Store) resealSigningKey(ctx context.Context, ring *secrets.Keys, id str
 	default:
 		return 0, nil // not a key: the ring reports that
 	}
-	n, err := s.q.SigningKeyReseal(ctx, s.api, dbsqlc.SigningKeyResealParams{KeyID: id, Old: stored, Fresh: fresh})
+	n, err := s.q.SigningKeyReseal(ctx, s.api, fresh, id, stored)
 	return n, translate("reseal", err)
 }
 

@@ -33,7 +33,7 @@ func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) erro
 // declared dead.
 func (s *Store) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
 	began := time.Now()
-	_, err := s.q.WorkerRenew(ctx, s.lease, dbsqlc.WorkerRenewParams{ID: uuid.UUID(id), Ttl: ttl})
+	_, err := s.q.WorkerRenew(ctx, s.lease, ttl, uuid.UUID(id))
 	lost := errors.Is(err, pgx.ErrNoRows)
 	if lost {
 		err = nil // the primary has answered
@@ -103,7 +103,7 @@ func (s *Store) Rescue(ctx context.Context, grace time.Duration, scan bool) (dea
 // Lead acquires or renews the lease of a duty that one process runs at a time. It returns false if
 // another process holds the lease.
 func (s *Store) Lead(ctx context.Context, duty string, holder task.ID, ttl time.Duration) (bool, error) {
-	_, err := s.q.LeaseAcquire(ctx, s.brief(s.hot), dbsqlc.LeaseAcquireParams{Name: duty, Holder: uuid.UUID(holder), Ttl: ttl})
+	_, err := s.q.LeaseAcquire(ctx, s.brief(s.hot), duty, uuid.UUID(holder), ttl)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -112,5 +112,5 @@ func (s *Store) Lead(ctx context.Context, duty string, holder task.ID, ttl time.
 
 // Resign gives up the lease of a duty.
 func (s *Store) Resign(ctx context.Context, duty string, holder task.ID) error {
-	return translate("resign", s.q.LeaseRelease(ctx, s.brief(s.hot), dbsqlc.LeaseReleaseParams{Name: duty, Holder: uuid.UUID(holder)}))
+	return translate("resign", s.q.LeaseRelease(ctx, s.brief(s.hot), duty, uuid.UUID(holder)))
 }

@@ -259,7 +259,7 @@ func (v View) owners(ctx context.Context, l *Listing) ([]string, error) {
 	if !v.sees.TenantWide {
 		return []string{v.by.Subject}, nil
 	}
-	return v.s.q.TaskOwners(ctx, v.db, dbsqlc.TaskOwnersParams{Tenant: v.by.Tenant, HighestState: slices.Max(states(l))})
+	return v.s.q.TaskOwners(ctx, v.db, v.by.Tenant, slices.Max(states(l)))
 }
 
 // states returns the states of a listing, which lead its indexes.

@@ -146,7 +146,7 @@ func (v View) appendMessage(ctx context.Context, n *NewMessage, arg dbsqlc.Messa
 func (v View) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	var seq int64
 	err := v.s.proven(ctx, v.db, func(db dbsqlc.DBTX) (err error) {
-		seq, err = v.s.q.MessageFind(ctx, db, dbsqlc.MessageFindParams{Task: uuid.UUID(n.Task.ID), RequestID: uuid.UUID(n.RequestID)})
+		seq, err = v.s.q.MessageFind(ctx, db, uuid.UUID(n.Task.ID), uuid.UUID(n.RequestID))
 		return err
 	})
 	if err != nil {

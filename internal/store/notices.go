@@ -93,7 +93,7 @@ type NoticeFacts struct {
 func (s *Store) NoticeFacts(ctx context.Context, id task.ID) (NoticeFacts, error) {
 	facts, turns := NoticeFacts{Attempt: 1, Turn: 1}, 0
 	err := s.alongLog(ctx, id, func(after, upto int64) error {
-		r, err := s.q.NoticeFacts(ctx, s.hot, dbsqlc.NoticeFactsParams{Task: uuid.UUID(id), After: after, Upto: upto})
+		r, err := s.q.NoticeFacts(ctx, s.hot, uuid.UUID(id), after, upto)
 		if err != nil {
 			return err
 		}

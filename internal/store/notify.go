@@ -91,7 +91,7 @@ func SessionBusy(ctx context.Context, url string, pid uint32, name string) (bool
 		return false, translate("look for a session", err)
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	busy, err := dbsqlc.New().SessionBusy(ctx, conn, dbsqlc.SessionBusyParams{Pid: int32(pid), Name: name})
+	busy, err := dbsqlc.New().SessionBusy(ctx, conn, int32(pid), name)
 	return busy, translate("look for a session", err)
 }
 

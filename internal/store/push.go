@@ -96,7 +96,7 @@ func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool
 		return pgx.BeginFunc(ctx, v.writes(), func(tx pgx.Tx) error {
 			_, err := v.s.q.PushTaskLock(ctx, tx, uuid.UUID(id))
 			if err == nil {
-				n, err = v.s.q.PushConfigDelete(ctx, tx, dbsqlc.PushConfigDeleteParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
+				n, err = v.s.q.PushConfigDelete(ctx, tx, uuid.UUID(id), cleanName(configID))
 			}
 			if err != nil || n == 0 {
 				return err

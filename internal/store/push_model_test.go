@@ -224,7 +224,7 @@ func (m *cursorMachine) hosts() []string {
 
 func (m *cursorMachine) claim() {
 	busy := m.hosts()
-	m.f.lanes.empty = Rest{} // or it would not look for parked ones again for a moment
+	m.f.lanes.empty = Pace{} // or it would not look for parked ones again for a moment
 	due, _ := must2(m.f.ClaimPush(context.Background(), &PushClaim{
 		Worker: NewID(), Limit: 32, PerHost: 8, PerCaller: 32, BusyHosts: busy, Lock: time.Hour,
 	}))(m)

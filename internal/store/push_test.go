@@ -158,7 +158,7 @@ func TestNextClaimAndAttempts(t *testing.T) {
 	f.setPush(id, hook("c", "h"))
 	p.must(t, status(task.StateWorking))
 	claim := func() ([]*PushDue, time.Duration) {
-		f.lanes.empty = Rest{} // or it would ask again after a moment
+		f.lanes.empty = Pace{} // or it would ask again after a moment
 		return f.claimPushes(PushClaim{Worker: worker, Limit: 5})
 	}
 	due, next := claim()
@@ -347,7 +347,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 			}
 		}
 		for {
-			f.lanes.empty = Rest{} // or it would not look for parked ones again for a moment
+			f.lanes.empty = Pace{} // or it would not look for parked ones again for a moment
 			won, next := f.claimPushes(c)
 			require.LessOrEqual(t, len(won), c.Limit)
 			of, ofCaller := map[string][]task.ID{}, map[int64]int{}

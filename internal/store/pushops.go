@@ -110,7 +110,7 @@ type PushAttempt struct {
 
 // PushAttempts lists the newest attempts of a configuration, or of all configurations of a task.
 func (s *Store) PushAttempts(ctx context.Context, id task.ID, configID string, limit int) ([]PushAttempt, error) {
-	rows, err := s.q.PushAttempts(ctx, s.api, dbsqlc.PushAttemptsParams{Task: uuid.UUID(id), ConfigID: configID, MaxRows: int32(limit)})
+	rows, err := s.q.PushAttempts(ctx, s.api, int32(limit), uuid.UUID(id), configID)
 	if err != nil {
 		return nil, translate("push attempts", err)
 	}
@@ -131,7 +131,7 @@ func (s *Store) PushAttempts(ctx context.Context, id task.ID, configID string, l
 func (v View) DisablePush(ctx context.Context, id task.ID, configID, reason string) (found bool, err error) {
 	var n int64
 	err = v.record(ctx, auditPushStopped, id, configID, func(tx pgx.Tx) (done bool, err error) {
-		n, err = v.s.q.PushDisable(ctx, tx, dbsqlc.PushDisableParams{Task: uuid.UUID(id), ConfigID: configID, Reason: cleanName(reason)})
+		n, err = v.s.q.PushDisable(ctx, tx, cleanName(reason), uuid.UUID(id), configID)
 		return n > 0, err
 	})
 	return n > 0, translate("disable push", err)
@@ -141,7 +141,7 @@ func (v View) DisablePush(ctx context.Context, id task.ID, configID, reason stri
 // pending backoff. due says that there is something to deliver. Errors: task.NotFound.
 func (v View) EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error) {
 	err = v.record(ctx, auditPushEnabled, id, configID, func(tx pgx.Tx) (done bool, err error) {
-		due, err = v.s.q.PushEnable(ctx, tx, dbsqlc.PushEnableParams{Task: uuid.UUID(id), ConfigID: configID})
+		due, err = v.s.q.PushEnable(ctx, tx, uuid.UUID(id), configID)
 		return true, err
 	})
 	if err == nil && due {
@@ -157,7 +157,7 @@ func (v View) EnablePush(ctx context.Context, id task.ID, configID string) (due 
 func (v View) Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error) {
 	var row dbsqlc.PushRedeliverRow
 	err = v.record(ctx, auditRedelivered, id, configID, func(tx pgx.Tx) (done bool, err error) {
-		row, err = v.s.q.PushRedeliver(ctx, tx, dbsqlc.PushRedeliverParams{Task: uuid.UUID(id), ConfigID: configID, FromSeq: int64(from)})
+		row, err = v.s.q.PushRedeliver(ctx, tx, uuid.UUID(id), configID, int64(from))
 		return true, err
 	})
 	if err != nil {

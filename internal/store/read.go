@@ -325,9 +325,7 @@ var ErrReplaced = errors.New("the database has lost the event of this position")
 // EventsAfter reads the next events of a log, at most limit, and fewer if they are large. owner supplies the members that
 // messages do not repeat. Errors: ErrReplaced.
 func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error) {
-	rows, err := s.q.EventsAfter(ctx, &meter{DBTX: s.api, most: readBytes}, dbsqlc.EventsAfterParams{
-		Task: uuid.UUID(owner.ID), After: int64(after.Seq), MaxRows: int32(limit),
-	})
+	rows, err := s.q.EventsAfter(ctx, &meter{DBTX: s.api, most: readBytes}, int64(after.Seq), uuid.UUID(owner.ID), int32(limit))
 	if err != nil {
 		return nil, translate("read events", err)
 	}
@@ -382,7 +380,7 @@ func replaced(after task.Position, micros int64) bool {
 // Holds reports whether the log of a task still has the event of a position. Retention may have deleted it: then nothing
 // has replaced it.
 func (v View) Holds(ctx context.Context, h *task.Task, p task.Position) (bool, error) {
-	at, err := v.s.q.EventAt(ctx, v.db, dbsqlc.EventAtParams{Task: uuid.UUID(h.ID), Seq: int64(p.Seq)})
+	at, err := v.s.q.EventAt(ctx, v.db, uuid.UUID(h.ID), int64(p.Seq))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return true, nil
 	}
@@ -460,12 +458,9 @@ type CaughtUp struct {
 
 // LastSeqs returns the last seq of many logs. The poll that finds lost hints uses it.
 func (s *Store) LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error) {
-	arg := dbsqlc.TaskSeqsParams{Ids: make([]uuid.UUID, len(ids))}
-	for i, id := range ids {
-		arg.Ids[i] = uuid.UUID(id)
-	}
-	arg.Lowest, arg.Highest = span(arg.Ids)
-	rows, err := s.q.TaskSeqs(ctx, s.hot, arg)
+	all := uuids(ids)
+	lowest, highest := span(all)
+	rows, err := s.q.TaskSeqs(ctx, s.hot, all, lowest, highest)
 	if err != nil {
 		return nil, translate("poll", err)
 	}

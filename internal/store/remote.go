@@ -65,7 +65,7 @@ func (s *Store) RenewRemote(ctx context.Context, worker task.ID, runs []LentRun,
 
 // Lent lists the runs of these agents that a remote worker has.
 func (s *Store) Lent(ctx context.Context, worker task.ID, agents []string) ([]LentRun, error) {
-	rows, err := s.q.RemoteLent(ctx, s.hot, dbsqlc.RemoteLentParams{Worker: uuid.UUID(worker), Agents: agents})
+	rows, err := s.q.RemoteLent(ctx, s.hot, uuid.UUID(worker), agents)
 	if err != nil {
 		return nil, translate("runs of a remote worker", err)
 	}
@@ -85,11 +85,7 @@ func (s *Store) ExpireRemote(ctx context.Context, agents []string, others bool) 
 // PartRemote records that workers are gone whose last requests this replica has answered. It frees their runs, with the leases
 // that their last heartbeats renewed, unless another replica has heard of them since.
 func (s *Store) PartRemote(ctx context.Context, replica string, workers []task.ID, runs []Renewal) ([]Rescued, error) {
-	arg := dbsqlc.RemoteLeftParams{Replica: cleanName(replica)}
-	for _, id := range workers {
-		arg.Ids = append(arg.Ids, uuid.UUID(id))
-	}
-	if err := s.q.RemoteLeft(ctx, s.brief(s.hot), arg); err != nil {
+	if err := s.q.RemoteLeft(ctx, s.brief(s.hot), uuids(workers), cleanName(replica)); err != nil {
 		return nil, translate("part from remote workers", err)
 	}
 	if len(runs) == 0 {
@@ -191,7 +187,7 @@ func (s *Store) SeenRemote(ctx context.Context, replica string, workers []Remote
 
 // RetiredRemote returns the workers that an operator has retired within this time, and those that a replica took for gone.
 func (s *Store) RetiredRemote(ctx context.Context, within time.Duration) (retired, gone []task.ID, err error) {
-	rows, err := s.q.RemoteRetired(ctx, s.hot, dbsqlc.RemoteRetiredParams{Within: within, Seen: within + 2*time.Minute})
+	rows, err := s.q.RemoteRetired(ctx, s.hot, within, within+2*time.Minute)
 	for _, r := range rows {
 		if r.Retired {
 			retired = append(retired, task.ID(r.ID))
@@ -218,16 +214,14 @@ func (v View) RetireRemote(ctx context.Context, id task.ID) error {
 // ForgetRemote deletes workers that were last seen longer ago than age. more says that there may be further ones.
 func (s *Store) ForgetRemote(ctx context.Context, age time.Duration) (more bool, err error) {
 	const most = 1000
-	n, err := s.q.RemoteForget(ctx, s.brief(s.hot), dbsqlc.RemoteForgetParams{Age: age, Most: most})
+	n, err := s.q.RemoteForget(ctx, s.brief(s.hot), age, most)
 	return n == most, translate("forget remote workers", err)
 }
 
 // AbsentRemote returns those of the agents that have due tasks and no connected worker, and for how long that is known. It
 // records their outages, which a process observes.
 func (s *Store) AbsentRemote(ctx context.Context, process task.ID, agents []string) (map[string]time.Duration, error) {
-	rows, err := s.q.RemoteAbsent(ctx, s.brief(s.hot), dbsqlc.RemoteAbsentParams{
-		Agents: agents, Worker: uuid.UUID(process), Error: "no worker of the agent is connected",
-	})
+	rows, err := s.q.RemoteAbsent(ctx, s.brief(s.hot), agents, "no worker of the agent is connected", uuid.UUID(process))
 	if err != nil {
 		return nil, translate("look for agents without workers", err)
 	}

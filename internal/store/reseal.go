@@ -56,15 +56,17 @@ func (v View) resealSigningKeys(ctx context.Context, ring *secrets.Keys) (sealed
 
 func (v View) resealPushes(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
 	var lost []error
-	page := dbsqlc.PushSecretsParams{MaxRows: 500}
+	const page = 500
+	var afterTask uuid.UUID
+	afterID := ""
 	for {
-		rows, err := v.s.q.PushSecrets(ctx, v.s.api, page)
+		rows, err := v.s.q.PushSecrets(ctx, v.s.api, afterTask, afterID, page)
 		if err != nil {
 			return sealed, translate("reseal", err)
 		}
 		var fresh []dbsqlc.PushResealParams
 		for _, r := range rows {
-			page.AfterTask, page.AfterID = r.Task, r.ConfigID
+			afterTask, afterID = r.Task, r.ConfigID
 			if ring.Fresh(r.Secrets) {
 				continue
 			}
@@ -81,7 +83,7 @@ func (v View) resealPushes(ctx context.Context, ring *secrets.Keys) (sealed int,
 			return sealed, translate("reseal", err)
 		}
 		sealed += n
-		if len(rows) < int(page.MaxRows) {
+		if len(rows) < page {
 			return sealed, errors.Join(lost...)
 		}
 	}
@@ -91,22 +93,23 @@ func (v View) resealPushes(ctx context.Context, ring *secrets.Keys) (sealed int,
 // replicas seal meanwhile has the first key.
 func (v View) resealTurns(ctx context.Context, ring *secrets.Keys) (sealed int, err error) {
 	var lost []error
-	page := dbsqlc.TurnsSealedParams{MaxRows: 50}
+	const page = 50
+	var after uuid.UUID
 	for {
 		var rows []dbsqlc.TurnsSealedRow
-		rows, err = v.s.q.TurnsSealed(ctx, v.s.api, page)
+		rows, err = v.s.q.TurnsSealed(ctx, v.s.api, after, page)
 		if err != nil {
 			break
 		}
 		for i := range rows {
-			page.AfterID = rows[i].ID
+			after = rows[i].ID
 			n, bad := v.s.resealTurn(ctx, ring, &rows[i])
 			sealed += n
 			if bad != nil {
 				lost = append(lost, fmt.Errorf("task %s: %w", rows[i].ID, bad))
 			}
 		}
-		if len(rows) < int(page.MaxRows) {
+		if len(rows) < page {
 			break
 		}
 	}

@@ -103,7 +103,7 @@ func (s *Store) resumed(note *task.Event, row *dbsqlc.TaskResumeRow) {
 func (s *Store) resumedBefore(ctx context.Context, n *task.ResumeRequest) error {
 	var row dbsqlc.ResumeFindRow
 	err := s.proven(ctx, s.api, func(db dbsqlc.DBTX) (err error) {
-		row, err = s.q.ResumeFind(ctx, db, dbsqlc.ResumeFindParams{Task: uuid.UUID(n.Task), RequestID: uuid.UUID(n.ID)})
+		row, err = s.q.ResumeFind(ctx, db, uuid.UUID(n.Task), uuid.UUID(n.ID))
 		return err
 	})
 	if err != nil {

@@ -81,7 +81,7 @@ func (s *Store) ExpireParked(ctx context.Context, agent string, after time.Durat
 // EndedAgents lists the agents of the ended tasks of a span.
 func (s *Store) EndedAgents(ctx context.Context, p Span) ([]string, error) {
 	lowest, highest := p.ids()
-	agents, err := s.q.EndedAgents(ctx, s.hot, dbsqlc.EndedAgentsParams{Kept: p.Kept, Lowest: lowest, Highest: highest})
+	agents, err := s.q.EndedAgents(ctx, s.hot, p.Kept, lowest, highest)
 	return agents, translate("agents of ended tasks", err)
 }
 
@@ -108,7 +108,7 @@ func (s *Store) EndedBefore(ctx context.Context, p Span, agent string, before ti
 func (s *Store) KeepOpen(ctx context.Context, p Span) (moved, left int64, err error) {
 	lowest, highest := p.ids()
 	for {
-		r, err := s.q.OpenKeep(ctx, s.hot, dbsqlc.OpenKeepParams{Lowest: lowest, Highest: highest, MaxRows: retainTasks})
+		r, err := s.q.OpenKeep(ctx, s.hot, lowest, highest, retainTasks)
 		if err != nil {
 			return moved, 0, translate("keep open tasks", err)
 		}
@@ -144,7 +144,7 @@ func (s *Store) keepEnded(ctx context.Context, p Span, arg dbsqlc.EndedKeepParam
 func (s *Store) KeepEvents(ctx context.Context, p Span) (moved int64, err error) {
 	lowest, highest := p.ids()
 	for {
-		ids, err := s.q.KeptUnmoved(ctx, s.hot, dbsqlc.KeptUnmovedParams{Lowest: lowest, Highest: highest, MaxRows: retainTasks})
+		ids, err := s.q.KeptUnmoved(ctx, s.hot, lowest, highest, retainTasks)
 		if err != nil || len(ids) == 0 {
 			return moved, translate("keep events", err)
 		}
@@ -179,7 +179,7 @@ func (s *Store) KeepArtifacts(ctx context.Context, p Span, agent string, since t
 
 func (s *Store) keepEvents(ctx context.Context, id uuid.UUID, artifacts bool) (moved int64, err error) {
 	for {
-		n, err := s.q.EventsKeep(ctx, s.hot, dbsqlc.EventsKeepParams{Task: id, Artifacts: artifacts, MaxRows: retainEvents})
+		n, err := s.q.EventsKeep(ctx, s.hot, id, artifacts, retainEvents)
 		if moved += n; err != nil || n == 0 {
 			return moved, translate("keep events", err)
 		}
@@ -191,23 +191,23 @@ func (s *Store) keepEvents(ctx context.Context, id uuid.UUID, artifacts bool) (m
 func (s *Store) ForgetBeside(ctx context.Context, p Span) error {
 	lowest, highest := p.ids()
 	for {
-		names, err := s.q.NamesGone(ctx, s.hot, dbsqlc.NamesGoneParams{Lowest: lowest, Highest: highest, MaxRows: retainEvents})
+		names, err := s.q.NamesGone(ctx, s.hot, lowest, highest, retainEvents)
 		if err != nil {
 			return translate("forget names", err)
 		}
-		pushes, err := s.q.PushesGone(ctx, s.hot, dbsqlc.PushesGoneParams{Lowest: lowest, Highest: highest, MaxRows: retainEvents})
+		pushes, err := s.q.PushesGone(ctx, s.hot, lowest, highest, retainEvents)
 		if err != nil {
 			return translate("forget webhooks", err)
 		}
-		states, err := s.q.TaskStatesGone(ctx, s.hot, dbsqlc.TaskStatesGoneParams{Lowest: lowest, Highest: highest, MaxRows: retainEvents})
+		states, err := s.q.TaskStatesGone(ctx, s.hot, lowest, highest, retainEvents)
 		if err != nil {
 			return translate("forget states", err)
 		}
-		notices, err := s.q.NoticesGone(ctx, s.hot, dbsqlc.NoticesGoneParams{Lowest: lowest, Highest: highest, MaxRows: retainEvents})
+		notices, err := s.q.NoticesGone(ctx, s.hot, lowest, highest, retainEvents)
 		if err != nil {
 			return translate("forget notices", err)
 		}
-		calls, err := s.q.CallsGone(ctx, s.hot, dbsqlc.CallsGoneParams{Lowest: lowest, Highest: highest, MaxRows: retainEvents})
+		calls, err := s.q.CallsGone(ctx, s.hot, lowest, highest, retainEvents)
 		if err != nil {
 			return translate("forget calls", err)
 		}
@@ -220,7 +220,7 @@ func (s *Store) ForgetBeside(ctx context.Context, p Span) error {
 // EraseArtifacts deletes all artifacts of a task.
 func (s *Store) EraseArtifacts(ctx context.Context, id task.ID) error {
 	for {
-		n, err := s.q.ArtifactsErase(ctx, s.hot, dbsqlc.ArtifactsEraseParams{Task: uuid.UUID(id), MaxRows: retainEvents})
+		n, err := s.q.ArtifactsErase(ctx, s.hot, uuid.UUID(id), retainEvents)
 		s.ended.forget(id)
 		if err != nil || n == 0 {
 			return translate("delete artifacts", err)
@@ -233,16 +233,13 @@ func (s *Store) EraseArtifacts(ctx context.Context, id task.ID) error {
 // and delivery attempts, which otherwise have their own retention. said is the entry for the audit
 // log.
 func (s *Store) Erase(ctx context.Context, ids []task.ID, traces bool, said string) (gone []task.ID, err error) {
-	want := dbsqlc.TasksLockParams{Ids: make([]uuid.UUID, len(ids))}
-	for i, id := range ids {
-		want.Ids[i] = uuid.UUID(id)
-	}
-	want.Lowest, want.Highest = span(want.Ids)
-	arg := dbsqlc.TasksEraseParams{Lowest: want.Lowest, Highest: want.Highest, WithTraces: traces, Inline: retainEvents / 4, Audit: entries(said)}
+	want := uuids(ids)
+	lowest, highest := span(want)
+	arg := dbsqlc.TasksEraseParams{Lowest: lowest, Highest: highest, WithTraces: traces, Inline: retainEvents / 4, Audit: entries(said)}
 	var rows []dbsqlc.TasksEraseRow
 	err = s.again(ctx, "erase", func() error {
 		return pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) (err error) {
-			if arg.Ids, err = s.q.TasksLock(ctx, tx, want); err != nil {
+			if arg.Ids, err = s.q.TasksLock(ctx, tx, want, lowest, highest); err != nil {
 				return err
 			}
 			if traces {
@@ -276,7 +273,7 @@ func (s *Store) EraseLogs(ctx context.Context) (more bool, err error) {
 	ids, err := s.q.Erasures(ctx, s.hot, retainTasks)
 	for _, id := range ids {
 		for n := int64(1); n > 0 && err == nil; {
-			n, err = s.q.EventsErase(ctx, s.hot, dbsqlc.EventsEraseParams{Task: id, MaxRows: retainEvents})
+			n, err = s.q.EventsErase(ctx, s.hot, id, retainEvents)
 		}
 		if err == nil {
 			err = s.q.ErasureDone(ctx, s.hot, id)
@@ -298,7 +295,7 @@ func (v View) Hold(ctx context.Context, id task.ID, held bool) error {
 		action = auditHeld
 	}
 	err := v.record(ctx, action, id, "", func(tx pgx.Tx) (bool, error) {
-		_, err := v.s.q.TaskHold(ctx, tx, dbsqlc.TaskHoldParams{ID: uuid.UUID(id), Held: held})
+		_, err := v.s.q.TaskHold(ctx, tx, held, uuid.UUID(id))
 		return err == nil, err
 	})
 	return translate("hold", err)
@@ -316,7 +313,7 @@ func (s *Store) Progress(ctx context.Context, job string) (Place, error) {
 
 // SetProgress records the position of a job.
 func (s *Store) SetProgress(ctx context.Context, job string, p Place) error {
-	return translate("progress", s.q.ProgressSet(ctx, s.hot, dbsqlc.ProgressSetParams{Job: job, At: p.At, Task: uuid.UUID(p.ID)}))
+	return translate("progress", s.q.ProgressSet(ctx, s.hot, job, p.At, uuid.UUID(p.ID)))
 }
 
 // ForgetProgress deletes the progress of the jobs of a dropped partition.
@@ -327,13 +324,13 @@ func (s *Store) ForgetProgress(ctx context.Context, partition string) error {
 // ForgetKeys deletes a batch of idempotency keys that are older than keep, and reports whether
 // there may be more.
 func (s *Store) ForgetKeys(ctx context.Context, keep time.Duration) (more bool, err error) {
-	n, err := s.q.KeysForget(ctx, s.hot, dbsqlc.KeysForgetParams{Keep: keep, MaxRows: retainEvents})
+	n, err := s.q.KeysForget(ctx, s.hot, keep, retainEvents)
 	return n == retainEvents, translate("forget keys", err)
 }
 
 // ForgetProcesses deletes a batch of names of ended processes that started longer ago than keep.
 func (s *Store) ForgetProcesses(ctx context.Context, keep time.Duration) (more bool, err error) {
-	n, err := s.q.ProcessesForget(ctx, s.hot, dbsqlc.ProcessesForgetParams{Keep: keep, MaxRows: retainEvents})
+	n, err := s.q.ProcessesForget(ctx, s.hot, keep, retainEvents)
 	return n == retainEvents, translate("forget processes", err)
 }
 
@@ -347,7 +344,7 @@ func (s *Store) Partitions(ctx context.Context, f partition.Family) ([]partition
 // verifiable without them.
 func (s *Store) RemoveAudit(ctx context.Context, p partition.Partition) error {
 	for chain := range auditChains {
-		_, err := s.q.AuditRemoved(ctx, s.hot, dbsqlc.AuditRemovedParams{Chain: int16(chain + 1), FromAt: p.From, ToAt: p.To})
+		_, err := s.q.AuditRemoved(ctx, s.hot, int16(chain+1), p.From, p.To)
 		if err != nil {
 			return translate("remove audit entries", err)
 		}
@@ -489,7 +486,7 @@ func (s *Store) Export(ctx context.Context, w io.Writer, t *task.Task) error {
 	_, _ = out.Write(head[:len(head)-1])
 	_, _ = out.WriteString(`,"events":[`)
 	for after := int64(0); ; {
-		rows, err := s.q.EventsAfter(ctx, s.hot, dbsqlc.EventsAfterParams{Task: uuid.UUID(t.ID), After: after, MaxRows: retainTasks})
+		rows, err := s.q.EventsAfter(ctx, s.hot, after, uuid.UUID(t.ID), retainTasks)
 		if err != nil {
 			return translate("export", err)
 		}

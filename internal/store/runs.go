@@ -27,7 +27,7 @@ type Run struct {
 
 // FindRun returns the newest attempt of a task, with its message if wanted. Errors: task.NotFound.
 func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run, error) {
-	row, err := s.q.RunFor(ctx, s.api, dbsqlc.RunForParams{ID: uuid.UUID(id), WithMessage: withMessage})
+	row, err := s.q.RunFor(ctx, s.api, withMessage, uuid.UUID(id))
 	if err != nil {
 		return nil, translate("read run", err)
 	}
@@ -47,9 +47,8 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 // HandOver makes the run API the writer of an attempt, whose events until now must be committed. It may be repeated.
 // Errors: task.LeaseLost.
 func (s *Store) HandOver(ctx context.Context, id task.ID, run task.Fence) error {
-	arg := dbsqlc.RunHandOverParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run)}
 	err := s.unlocked(ctx, "hand_over", func() error {
-		_, err := s.q.RunHandOver(ctx, s.brief(s.hot), arg)
+		_, err := s.q.RunHandOver(ctx, s.brief(s.hot), uuid.UUID(id), int32(run.Attempt), claimedAt(run))
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -79,7 +78,7 @@ func (s *Store) Heard(ctx context.Context, id task.ID, run task.Fence, ordinal, 
 
 // Silence returns for how long the agent of an attempt has not called the run API; never says that it has not at all.
 func (s *Store) Silence(ctx context.Context, id task.ID, run task.Fence) (d time.Duration, never bool, err error) {
-	d, err = s.q.RunSilence(ctx, s.hot, dbsqlc.RunSilenceParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run)})
+	d, err = s.q.RunSilence(ctx, s.hot, uuid.UUID(id), int32(run.Attempt), claimedAt(run))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, true, nil
 	}
@@ -130,7 +129,7 @@ func (s *Store) Artifacts(ctx context.Context, h *task.Task, after task.Seq, mos
 	places := map[string]int{} // in all
 	begins := []int64{}        // the first events of their present contents
 	err := s.alongLog(ctx, h.ID, func(from, upto int64) error {
-		rows, err := s.q.ArtifactsListed(ctx, s.api, dbsqlc.ArtifactsListedParams{Task: uuid.UUID(h.ID), After: from, Upto: upto})
+		rows, err := s.q.ArtifactsListed(ctx, s.api, uuid.UUID(h.ID), from, upto)
 		for _, r := range rows {
 			i, known := places[r.ArtifactID]
 			if !known {
@@ -152,7 +151,7 @@ func (s *Store) Artifacts(ctx context.Context, h *task.Task, after task.Seq, mos
 	first, _ := slices.BinarySearchFunc(all, after+1, func(a Artifact, seq task.Seq) int { return cmp.Compare(a.Seq, seq) })
 	page := all[first:min(first+most, len(all))]
 	begins = begins[first : first+len(page)]
-	rows, err := s.q.ArtifactNames(ctx, s.api, dbsqlc.ArtifactNamesParams{Task: uuid.UUID(h.ID), Seqs: begins})
+	rows, err := s.q.ArtifactNames(ctx, s.api, uuid.UUID(h.ID), begins)
 	for _, r := range rows {
 		page[slices.Index(begins, r.Seq)].Name = r.Name
 	}
@@ -202,7 +201,7 @@ func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Ar
 	for rest := u.seqs; len(rest) > 0; {
 		m := &meter{DBTX: s.api, most: pageBytes, account: account}
 		part := rest[:min(len(rest), logRange)]
-		rows, err := s.q.EventsAt(ctx, m, dbsqlc.EventsAtParams{Task: uuid.UUID(h.ID), Seqs: part})
+		rows, err := s.q.EventsAt(ctx, m, uuid.UUID(h.ID), part)
 		if err != nil {
 			return nil, translate("read artifact", err)
 		}
@@ -239,7 +238,7 @@ func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Ar
 
 // Begun reports whether an attempt has written a part of an artifact.
 func (s *Store) Begun(ctx context.Context, id task.ID, attempt task.Attempt, artifact string) (bool, error) {
-	begun, err := s.q.ArtifactBegun(ctx, s.api, dbsqlc.ArtifactBegunParams{Task: uuid.UUID(id), ArtifactID: cleanName(artifact), Attempt: int32(attempt)})
+	begun, err := s.q.ArtifactBegun(ctx, s.api, uuid.UUID(id), cleanName(artifact), int32(attempt))
 	return begun, translate("read artifact", err)
 }
 

@@ -59,7 +59,7 @@ func (s *Store) AddSession(ctx context.Context, n *Session, lifetime time.Durati
 
 // Sessions lists the sessions that the operator may see, the newest first.
 func (o *Operator) Sessions(ctx context.Context, limit int) ([]*Session, error) {
-	rows, err := o.s.q.Sessions(ctx, o.s.api, dbsqlc.SessionsParams{Bound: o.bound, Tenant: o.by.Tenant, Most: int32(limit)})
+	rows, err := o.s.q.Sessions(ctx, o.s.api, o.bound, o.by.Tenant, int32(limit))
 	out := make([]*Session, len(rows))
 	for i, r := range rows {
 		out[i] = &Session{
@@ -73,7 +73,7 @@ func (o *Operator) Sessions(ctx context.Context, limit int) ([]*Session, error) 
 // EndSession ends a session that the operator may see, and tells the replicas. task.NotFound: there is no such session.
 func (o *Operator) EndSession(ctx context.Context, id task.ID) error {
 	err := o.record(ctx, auditSessionEnded, task.ID{}, id.String(), func(tx pgx.Tx) (done bool, err error) {
-		_, err = o.s.q.SessionEnd(ctx, tx, dbsqlc.SessionEndParams{ID: uuid.UUID(id), Bound: o.bound, Tenant: o.by.Tenant})
+		_, err = o.s.q.SessionEnd(ctx, tx, uuid.UUID(id), o.bound, o.by.Tenant)
 		return true, err
 	})
 	if err = translate("end a session", err); err != nil {

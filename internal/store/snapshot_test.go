@@ -81,19 +81,19 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 		})
 		step("EventsAppend", write(task.StateWorking))
 		step("RunStates", func(db dbsqlc.DBTX) {
-			require.Len(t, storetest.Must(f.q.RunStates(t.Context(), db, dbsqlc.RunStatesParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id}))(t), 1)
+			require.Len(t, storetest.Must(f.q.RunStates(t.Context(), db, []uuid.UUID{id}, id, id))(t), 1)
 		})
 		step("TaskSeqs", func(db dbsqlc.DBTX) {
-			require.Len(t, storetest.Must(f.q.TaskSeqs(t.Context(), db, dbsqlc.TaskSeqsParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id}))(t), 1)
+			require.Len(t, storetest.Must(f.q.TaskSeqs(t.Context(), db, []uuid.UUID{id}, id, id))(t), 1)
 		})
 		step("RunsHeld", func(db dbsqlc.DBTX) {
-			require.Len(t, storetest.Must(f.q.RunsHeld(t.Context(), db, dbsqlc.RunsHeldParams{Ids: []uuid.UUID{id}, Worker: uuid.UUID(worker)}))(t), 1)
+			require.Len(t, storetest.Must(f.q.RunsHeld(t.Context(), db, []uuid.UUID{id}, uuid.UUID(worker)))(t), 1)
 		})
 		step("RunsRescue", func(db dbsqlc.DBTX) {
 			require.Empty(t, storetest.Must(f.q.RunsRescue(t.Context(), db))(t))
 		})
-		step("QueueAcquit", func(db dbsqlc.DBTX) {
-			require.NoError(t, f.q.QueueAcquit(t.Context(), db, dbsqlc.QueueAcquitParams{ID: id, Worker: uuid.UUID(worker)}))
+		step("QueueClearSuspect", func(db dbsqlc.DBTX) {
+			require.NoError(t, f.q.QueueClearSuspect(t.Context(), db, id, uuid.UUID(worker)))
 		})
 		step("EventsAppend, parks", write(task.StateInputRequired))
 		step("MessageAppend", func(db dbsqlc.DBTX) {
@@ -103,7 +103,7 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 			storetest.Must(f.q.QueueHurry(t.Context(), db, id))(t)
 		})
 		step("IdempotencyGet", func(db dbsqlc.DBTX) {
-			storetest.Must(f.q.IdempotencyGet(t.Context(), db, dbsqlc.IdempotencyGetParams{Tenant: "tenant", Owner: "owner", Key: "k"}))(t)
+			storetest.Must(f.q.IdempotencyGet(t.Context(), db, "tenant", "owner", "k"))(t)
 		})
 		step("TaskCancel", func(db dbsqlc.DBTX) {
 			storetest.Must(f.q.TaskCancel(t.Context(), db, dbsqlc.TaskCancelParams{ID: id}))(t)
@@ -134,7 +134,7 @@ func TestPushClaimsBesideAnOldSnapshot(t *testing.T) {
 	f.deliveredBesideASnapshot(8000)
 	f.ended(fresh("a"), "good")
 	require.Len(t, f.duePushes(5), 1)
-	require.Greater(t, time.Until(f.front.rests[0].until), time.Duration(0))
+	require.Greater(t, time.Until(f.front.paces[0].until), time.Duration(0))
 	f.ended(fresh("a"), "good")
 	pages := func(since time.Time, claimed int) (n int) {
 		x := &explained{f: f}

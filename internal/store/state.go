@@ -96,12 +96,12 @@ func (s *Store) SetAgentState(ctx context.Context, n NewState) (version int64, e
 
 // forgetContextStates deletes the states of contexts that have no task left when the periods before an id are dropped.
 func (s *Store) forgetContextStates(ctx context.Context, highest uuid.UUID) error {
-	arg := dbsqlc.ContextStatesGoneParams{Highest: highest, MaxRows: retainEvents}
+	var after uuid.UUID
 	for {
-		page, err := s.q.ContextStatesGone(ctx, s.hot, arg)
+		page, err := s.q.ContextStatesGone(ctx, s.hot, after, highest, retainEvents)
 		if err != nil || len(page) < retainEvents {
 			return translate("forget states of contexts", err)
 		}
-		arg.After = page[len(page)-1]
+		after = page[len(page)-1]
 	}
 }

@@ -62,7 +62,7 @@ func (o *Operator) AgentStats(ctx context.Context, agents []string, since time.T
 // agentWindows returns from when on each agent has at most so many ended tasks, and the agents for which that is later than
 // since. A later beginning is that of an interval: the time itself would tell an operator of one tenant when a task of another one ended.
 func (o *Operator) agentWindows(ctx context.Context, agents []string, since time.Time, width time.Duration, most int) (froms []time.Time, later map[string]time.Time, err error) {
-	rows, err := o.s.q.AgentWindows(ctx, o.s.api, dbsqlc.AgentWindowsParams{Agents: agents, Since: since, MaxRows: int32(max(most, 100))})
+	rows, err := o.s.q.AgentWindows(ctx, o.s.api, agents, since, int32(max(most, 100)))
 	if err != nil {
 		return nil, nil, translate("statistics of agents", err)
 	}
@@ -231,7 +231,7 @@ func (s *Store) PushLags(ctx context.Context) (*PushLags, error) {
 		return nil, translate("measure webhooks", err)
 	}
 	out := &PushLags{Due: r.Due, Failing: r.Failing, Disabled: r.Disabled, OldestSeconds: r.OldestSeconds, Hosts: []PushLagOfHost{}}
-	hosts, err := s.q.PushLagsOfHosts(ctx, s.api, dbsqlc.PushLagsOfHostsParams{Bound: PushLagBound, MaxRows: 10})
+	hosts, err := s.q.PushLagsOfHosts(ctx, s.api, PushLagBound, 10)
 	for _, h := range hosts {
 		out.Hosts = append(out.Hosts, PushLagOfHost(h))
 	}
@@ -243,7 +243,7 @@ func (s *Store) PushLags(ctx context.Context) (*PushLags, error) {
 func (o *Operator) ListAPIKeys(ctx context.Context, before string, limit int) ([]*APIKey, error) {
 	arg := dbsqlc.APIKeysPageParams{BeforeAt: Newest.At, ByTenant: o.bound, Tenant: o.by.Tenant, MaxRows: int32(limit)}
 	if before != "" {
-		at, err := o.s.q.APIKeyPlace(ctx, o.s.api, dbsqlc.APIKeyPlaceParams{KeyID: cleanName(before), ByTenant: o.bound, Tenant: o.by.Tenant})
+		at, err := o.s.q.APIKeyPlace(ctx, o.s.api, cleanName(before), o.bound, o.by.Tenant)
 		if err != nil {
 			return nil, translate("list API keys", err)
 		}
@@ -322,7 +322,7 @@ func (s *Store) Database(ctx context.Context) (*DatabaseFacts, error) {
 
 // RemoteWorkersOf lists the workers of an agent ("": of all), those that were seen last first.
 func (s *Store) RemoteWorkersOf(ctx context.Context, agent string, connected bool, limit int) ([]RemoteWorker, error) {
-	rows, err := s.q.RemoteWorkersOf(ctx, s.api, dbsqlc.RemoteWorkersOfParams{Agent: agent, Connected: connected, Most: int32(limit)})
+	rows, err := s.q.RemoteWorkersOf(ctx, s.api, agent, connected, int32(limit))
 	out := make([]RemoteWorker, len(rows))
 	for i, r := range rows {
 		out[i] = RemoteWorker{

@@ -95,7 +95,9 @@ func (unread) Scan(...any) error { return errQueued }
 // reading reads the next result of a batch.
 type reading struct{ sent pgx.BatchResults }
 
-func (r reading) Query(context.Context, string, ...any) (pgx.Rows, error) { return r.sent.Query() }
+func (r reading) Query(context.Context, string, ...any) (pgx.Rows, error) {
+	return r.sent.Query() //nolint:rowserrcheck // the reader of the rows checks it
+}
 
 func (r reading) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
 	return r.sent.Exec()

@@ -239,7 +239,7 @@ func TestOneAttemptIsNotSpared(t *testing.T) {
 }
 
 // A suspect that does not end its process lets the next one start, and is no suspect any more.
-func TestSuspectIsAcquitted(t *testing.T) {
+func TestSuspectIsCleared(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
@@ -260,7 +260,7 @@ func TestSuspectIsAcquitted(t *testing.T) {
 	for _, h := range tasks {
 		q.become(h, task.StateWorking)
 	}
-	waittest.Eventually(t, "both are acquitted", func() error {
+	waittest.Eventually(t, "both are cleared", func() error {
 		var n int
 		q.scan(&n, "SELECT count(*) FROM holdfast.task_queue WHERE suspect")
 		return waittest.Unless(n == 0, "%d are suspects", n)

@@ -41,7 +41,7 @@ type Keeper struct {
 	renewed atomic.Int64 // unix nanoseconds at which the last renewal that succeeded was sent
 	turned  atomic.Int64 // unix nanoseconds of the last turn of Run
 	peers   atomic.Int64
-	scan    store.Rest
+	scan    store.Pace
 }
 
 // NewKeeper returns a keeper. Start registers its process.
@@ -181,10 +181,10 @@ func (k *Keeper) tryRenew(ctx context.Context) bool {
 
 func (k *Keeper) rescue(ctx context.Context) {
 	begun := time.Now()
-	scan := k.scan.Over(begun)
+	scan := k.scan.Due(begun)
 	dead, runs, err := k.opt.Store.Rescue(ctx, k.opt.Grace, scan)
 	if err == nil && len(runs) == 0 { // otherwise there may be more
-		k.scan.Begin(begun, 0)
+		k.scan.Looked(begun, 0)
 	}
 	if len(dead) > 0 {
 		k.opt.Log.Warn("declared processes dead that stopped renewing their leases", "processes", dead)

@@ -112,7 +112,7 @@ type Pool struct {
 	// Results of the previous Reconcile, used only there: runs that only the database knows, and
 	// runs that only this process knows.
 	missing, unknown map[task.ID]task.Fence
-	scan             store.Rest
+	scan             store.Pace
 	scanned          time.Time // when the last scan began
 	// until when a claim or a create without an answer may still be committed
 	lostAnswerUntil time.Time
@@ -531,7 +531,7 @@ func (p *Pool) reconcile(ctx context.Context, worker task.ID) error {
 	due := len(p.missing) > 0 || begun.Before(p.lostAnswerUntil) || begun.Sub(p.scanned) >= scanEvery
 	ids := slices.Collect(maps.Keys(p.running))
 	p.mu.Unlock()
-	if !due || !p.scan.Over(begun) {
+	if !due || !p.scan.Due(begun) {
 		held, err := p.opt.Store.Held(ctx, worker, ids)
 		if err != nil {
 			p.lostAnswer() // a failover may have lost the end of a run
@@ -543,10 +543,10 @@ func (p *Pool) reconcile(ctx context.Context, worker task.ID) error {
 	owned, err := p.opt.Store.Owned(ctx, worker)
 	if err != nil {
 		p.lostAnswer()
-		p.scan.Begin(time.Now(), scanAgain)
+		p.scan.Looked(time.Now(), scanAgain)
 		return err
 	}
-	p.scan.Begin(begun, 0)
+	p.scan.Looked(begun, 0)
 	p.scanned = begun
 	p.cancel(owned)
 	if err := p.endDeleted(ctx, owned); err != nil {

@@ -271,7 +271,7 @@ const presumed = time.Second
 func (r *run) clearSuspicion() {
 	ctx, cancel := context.WithTimeout(context.Background(), claimTimeout)
 	defer cancel()
-	if err := r.pool.opt.Store.Acquit(ctx, r.pool.opt.Worker(), r.claim.Task.ID); err != nil {
+	if err := r.pool.opt.Store.ClearSuspect(ctx, r.pool.opt.Worker(), r.claim.Task.ID); err != nil {
 		r.pool.opt.Log.Debug("could not clear the suspicion against a run", "task_id", r.claim.Task.PublicID, "error", err)
 	}
 	r.pool.survived(r)

@@ -53,7 +53,7 @@ type Runner struct {
 	retry   *time.Timer // rings when blocked work is due
 
 	owned, shared []string   // the agents whose tasks their owner, or the whole tenant, sees
-	rest          store.Rest // between looks for progress
+	pace          store.Pace // between looks for progress
 }
 
 // New returns a runner.
@@ -373,7 +373,7 @@ func (r *Runner) end(ctx context.Context, t store.Settled) error {
 // rests after one that took long: it may read many calls that have nothing to show. Only one goroutine may call it.
 func (r *Runner) Relay(ctx context.Context) (more bool, err error) {
 	begun := time.Now()
-	if !r.rest.Over(begun) {
+	if !r.pace.Due(begun) {
 		return false, nil
 	}
 	found, full, err := r.opt.Store.Relays(ctx, r.owned, r.shared, relaysAtOnce)
@@ -381,7 +381,7 @@ func (r *Runner) Relay(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	if !full {
-		r.rest.Begin(begun, 0)
+		r.pace.Looked(begun, 0)
 	}
 	for _, to := range found {
 		n, err := r.opt.Store.Relay(ctx, to)

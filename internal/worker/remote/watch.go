@@ -17,7 +17,7 @@ type Watch struct {
 	limits  map[string]store.RemoteLimits
 	names   []string
 	absence absence
-	scan    store.Rest
+	scan    store.Pace
 	forgot  time.Time
 	swept   time.Time
 }
@@ -68,9 +68,9 @@ func (w *Watch) Run(ctx context.Context) (more bool, err error) {
 	}
 	errs := []error{}
 	begun := time.Now()
-	if w.scan.Over(begun) {
+	if w.scan.Due(begun) {
 		if more, err = w.leases(ctx); err == nil && !more {
-			w.scan.Begin(begun, 0)
+			w.scan.Looked(begun, 0)
 		}
 		errs = append(errs, err)
 	}

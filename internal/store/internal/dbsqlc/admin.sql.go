@@ -22,12 +22,6 @@ SELECT l.artifact_id, min(l.seq)::bigint AS first_seq, max(l.seq)::bigint AS seq
  GROUP BY l.artifact_id ORDER BY first_seq LIMIT $3
 `
 
-type AdminArtifactsParams struct {
-	Task     uuid.UUID
-	Artifact string
-	MaxRows  int32
-}
-
 type AdminArtifactsRow struct {
 	ArtifactID pgtype.Text
 	FirstSeq   int64
@@ -38,8 +32,8 @@ type AdminArtifactsRow struct {
 }
 
 // The artifacts of a task, by their first event. Reads the keys of all chunks of the task. By primary key.
-func (q *Queries) AdminArtifacts(ctx context.Context, db DBTX, arg AdminArtifactsParams) ([]AdminArtifactsRow, error) {
-	rows, err := db.Query(ctx, adminArtifacts, arg.Task, arg.Artifact, arg.MaxRows)
+func (q *Queries) AdminArtifacts(ctx context.Context, db DBTX, task uuid.UUID, artifact string, maxRows int32) ([]AdminArtifactsRow, error) {
+	rows, err := db.Query(ctx, adminArtifacts, task, artifact, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -140,16 +134,10 @@ SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.dialect, p
 ) p
 `
 
-type AdminChangedParams struct {
-	Most   int32
-	Agents []string
-	Since  time.Time
-}
-
 // The tasks that have changed since a time, for a live list that continues: the newest open ones, and those of the
 // agents that have ended (index tasks_ended_at). Each part stops at the limit.
-func (q *Queries) AdminChanged(ctx context.Context, db DBTX, arg AdminChangedParams) ([]Task, error) {
-	rows, err := db.Query(ctx, adminChanged, arg.Most, arg.Agents, arg.Since)
+func (q *Queries) AdminChanged(ctx context.Context, db DBTX, most int32, agents []string, since time.Time) ([]Task, error) {
+	rows, err := db.Query(ctx, adminChanged, most, agents, since)
 	if err != nil {
 		return nil, err
 	}
@@ -667,12 +655,6 @@ SELECT e.seq, e.attempt, e.created_at, e.worker_id, e.claimed_at,
  ORDER BY e.seq LIMIT $3
 `
 
-type AdminRunsParams struct {
-	Task    uuid.UUID
-	After   int64
-	MaxRows int32
-}
-
 type AdminRunsRow struct {
 	Seq        int64
 	Attempt    int32
@@ -686,8 +668,8 @@ type AdminRunsRow struct {
 
 // The events that ended runs of a task, as view v_runs has them. By primary key. The server's, for a task that a view
 // has found.
-func (q *Queries) AdminRuns(ctx context.Context, db DBTX, arg AdminRunsParams) ([]AdminRunsRow, error) {
-	rows, err := db.Query(ctx, adminRuns, arg.Task, arg.After, arg.MaxRows)
+func (q *Queries) AdminRuns(ctx context.Context, db DBTX, task uuid.UUID, after int64, maxRows int32) ([]AdminRunsRow, error) {
+	rows, err := db.Query(ctx, adminRuns, task, after, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -720,20 +702,14 @@ const adminTask = `-- name: AdminTask :one
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id = $1 AND (NOT $2::boolean OR tenant = $3::text)
 `
 
-type AdminTaskParams struct {
-	ID     uuid.UUID
-	Bound  bool
-	Tenant string
-}
-
 // Queries of the admin API. Those that read tasks run in views of operators: for an operator of one tenant as the role
 // of callers, so row-level security hides the other tenants.
 //
 // Lists go by id, the newest task first. A page passes over a bounded number of tasks, however rare the ones that it
 // shows are (AdminWindow), and needs no index besides the primary key.
 // By primary key.
-func (q *Queries) AdminTask(ctx context.Context, db DBTX, arg AdminTaskParams) (Task, error) {
-	row := db.QueryRow(ctx, adminTask, arg.ID, arg.Bound, arg.Tenant)
+func (q *Queries) AdminTask(ctx context.Context, db DBTX, iD uuid.UUID, bound bool, tenant string) (Task, error) {
+	row := db.QueryRow(ctx, adminTask, iD, bound, tenant)
 	var i Task
 	err := row.Scan(
 		&i.ID,
@@ -785,15 +761,9 @@ SELECT task FROM holdfast.task_names
  ORDER BY task DESC LIMIT 20
 `
 
-type AdminTaskNamedParams struct {
-	ClientID string
-	Bound    bool
-	Tenant   string
-}
-
 // The tasks with an id that clients chose. Index task_names_of_tenant.
-func (q *Queries) AdminTaskNamed(ctx context.Context, db DBTX, arg AdminTaskNamedParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, adminTaskNamed, arg.ClientID, arg.Bound, arg.Tenant)
+func (q *Queries) AdminTaskNamed(ctx context.Context, db DBTX, clientID string, bound bool, tenant string) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, adminTaskNamed, clientID, bound, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -915,15 +885,9 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t
  CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
 `
 
-type AdminTasksByIDParams struct {
-	Ids     []uuid.UUID
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-}
-
 // The current rows of tasks that have changed, for all live lists of this replica. By primary key.
-func (q *Queries) AdminTasksByID(ctx context.Context, db DBTX, arg AdminTasksByIDParams) ([]Task, error) {
-	rows, err := db.Query(ctx, adminTasksByID, arg.Ids, arg.Lowest, arg.Highest)
+func (q *Queries) AdminTasksByID(ctx context.Context, db DBTX, ids []uuid.UUID, lowest uuid.UUID, highest uuid.UUID) ([]Task, error) {
+	rows, err := db.Query(ctx, adminTasksByID, ids, lowest, highest)
 	if err != nil {
 		return nil, err
 	}
@@ -1140,14 +1104,9 @@ const adminTasksSince = `-- name: AdminTasksSince :many
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks WHERE id > $1 ORDER BY id LIMIT $2
 `
 
-type AdminTasksSinceParams struct {
-	Since   uuid.UUID
-	MaxRows int32
-}
-
 // Tasks created after a task or a time; an id begins with its time (primary key).
-func (q *Queries) AdminTasksSince(ctx context.Context, db DBTX, arg AdminTasksSinceParams) ([]Task, error) {
-	rows, err := db.Query(ctx, adminTasksSince, arg.Since, arg.MaxRows)
+func (q *Queries) AdminTasksSince(ctx context.Context, db DBTX, since uuid.UUID, maxRows int32) ([]Task, error) {
+	rows, err := db.Query(ctx, adminTasksSince, since, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -1231,11 +1190,6 @@ SELECT u.model, count(*)::bigint AS reports, coalesce(sum(u.input), 0)::text AS 
  GROUP BY u.model ORDER BY u.model LIMIT $2
 `
 
-type AdminUsageParams struct {
-	Task    uuid.UUID
-	MaxRows int32
-}
-
 type AdminUsageRow struct {
 	Model        string
 	Reports      int64
@@ -1246,8 +1200,8 @@ type AdminUsageRow struct {
 
 // The usage that agents report, by model, as view v_usage finds it. Values that are no counts do not count. By primary
 // key. The server's, for a task that a view has found.
-func (q *Queries) AdminUsage(ctx context.Context, db DBTX, arg AdminUsageParams) ([]AdminUsageRow, error) {
-	rows, err := db.Query(ctx, adminUsage, arg.Task, arg.MaxRows)
+func (q *Queries) AdminUsage(ctx context.Context, db DBTX, task uuid.UUID, maxRows int32) ([]AdminUsageRow, error) {
+	rows, err := db.Query(ctx, adminUsage, task, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -1373,15 +1327,9 @@ UPDATE holdfast.admin_jobs SET canceled_at = coalesce(canceled_at, now())
 RETURNING id
 `
 
-type JobCancelParams struct {
-	ID     uuid.UUID
-	Bound  bool
-	Tenant string
-}
-
 // The process that works on the job ends it after its batch. A second call changes nothing.
-func (q *Queries) JobCancel(ctx context.Context, db DBTX, arg JobCancelParams) (uuid.UUID, error) {
-	row := db.QueryRow(ctx, jobCancel, arg.ID, arg.Bound, arg.Tenant)
+func (q *Queries) JobCancel(ctx context.Context, db DBTX, iD uuid.UUID, bound bool, tenant string) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, jobCancel, iD, bound, tenant)
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
@@ -1399,14 +1347,9 @@ UPDATE holdfast.admin_jobs
 RETURNING id, action, dry_run, filter, options, reason, tenant, actor, position, batch, matched, done, skipped, failed, failures, fence, worker_id, claimed_until, created_at, started_at, canceled_at, ended_at
 `
 
-type JobClaimParams struct {
-	Ttl    time.Duration
-	Worker *uuid.UUID
-}
-
 // Claims the job that no process works on for the longest time. Index admin_jobs_open.
-func (q *Queries) JobClaim(ctx context.Context, db DBTX, arg JobClaimParams) (AdminJob, error) {
-	row := db.QueryRow(ctx, jobClaim, arg.Ttl, arg.Worker)
+func (q *Queries) JobClaim(ctx context.Context, db DBTX, ttl time.Duration, worker *uuid.UUID) (AdminJob, error) {
+	row := db.QueryRow(ctx, jobClaim, ttl, worker)
 	var i AdminJob
 	err := row.Scan(
 		&i.ID,
@@ -1441,13 +1384,8 @@ UPDATE holdfast.admin_jobs
  WHERE id = $1 AND fence = $2 AND ended_at IS NULL
 `
 
-type JobEndParams struct {
-	ID    uuid.UUID
-	Fence int64
-}
-
-func (q *Queries) JobEnd(ctx context.Context, db DBTX, arg JobEndParams) (int64, error) {
-	result, err := db.Exec(ctx, jobEnd, arg.ID, arg.Fence)
+func (q *Queries) JobEnd(ctx context.Context, db DBTX, iD uuid.UUID, fence int64) (int64, error) {
+	result, err := db.Exec(ctx, jobEnd, iD, fence)
 	if err != nil {
 		return 0, err
 	}
@@ -1460,20 +1398,14 @@ SELECT j.id, j.action, j.dry_run, j.filter, j.options, j.reason, j.tenant, j.act
   FROM holdfast.admin_jobs j WHERE j.id = $1 AND (NOT $2::boolean OR j.tenant = $3::text)
 `
 
-type JobGetParams struct {
-	ID     uuid.UUID
-	Bound  bool
-	Tenant string
-}
-
 type JobGetRow struct {
 	AdminJob   AdminJob
 	WorkerName string
 }
 
 // By primary key.
-func (q *Queries) JobGet(ctx context.Context, db DBTX, arg JobGetParams) (JobGetRow, error) {
-	row := db.QueryRow(ctx, jobGet, arg.ID, arg.Bound, arg.Tenant)
+func (q *Queries) JobGet(ctx context.Context, db DBTX, iD uuid.UUID, bound bool, tenant string) (JobGetRow, error) {
+	row := db.QueryRow(ctx, jobGet, iD, bound, tenant)
 	var i JobGetRow
 	err := row.Scan(
 		&i.AdminJob.ID,
@@ -1575,14 +1507,9 @@ const jobRelease = `-- name: JobRelease :exec
 UPDATE holdfast.admin_jobs SET claimed_until = now() WHERE id = $1 AND fence = $2 AND ended_at IS NULL
 `
 
-type JobReleaseParams struct {
-	ID    uuid.UUID
-	Fence int64
-}
-
 // A process gives its job back, behind the others that wait.
-func (q *Queries) JobRelease(ctx context.Context, db DBTX, arg JobReleaseParams) error {
-	_, err := db.Exec(ctx, jobRelease, arg.ID, arg.Fence)
+func (q *Queries) JobRelease(ctx context.Context, db DBTX, iD uuid.UUID, fence int64) error {
+	_, err := db.Exec(ctx, jobRelease, iD, fence)
 	return err
 }
 

@@ -124,15 +124,9 @@ UPDATE holdfast.api_keys SET revoked_at = coalesce(revoked_at, now())
 RETURNING key_id, key_hash, name, tenant, subject, scopes, created_at, expires_at, revoked_at, last_used_at
 `
 
-type APIKeyRevokeParams struct {
-	KeyID    string
-	ByTenant bool
-	Tenant   string
-}
-
 // A second call keeps the time of the first.
-func (q *Queries) APIKeyRevoke(ctx context.Context, db DBTX, arg APIKeyRevokeParams) (APIKey, error) {
-	row := db.QueryRow(ctx, aPIKeyRevoke, arg.KeyID, arg.ByTenant, arg.Tenant)
+func (q *Queries) APIKeyRevoke(ctx context.Context, db DBTX, keyID string, byTenant bool, tenant string) (APIKey, error) {
+	row := db.QueryRow(ctx, aPIKeyRevoke, keyID, byTenant, tenant)
 	var i APIKey
 	err := row.Scan(
 		&i.KeyID,

@@ -58,12 +58,6 @@ SELECT n, at, login, entries::text AS entries, hash FROM holdfast.audit_log
  WHERE chain = $1 AND n > $2 ORDER BY n LIMIT $3
 `
 
-type AuditRowsParams struct {
-	Chain   int16
-	After   int64
-	MaxRows int32
-}
-
 type AuditRowsRow struct {
 	N       int64
 	At      time.Time
@@ -73,8 +67,8 @@ type AuditRowsRow struct {
 }
 
 // The next rows of a chain, by primary key. The hash covers the text of the entries.
-func (q *Queries) AuditRows(ctx context.Context, db DBTX, arg AuditRowsParams) ([]AuditRowsRow, error) {
-	rows, err := db.Query(ctx, auditRows, arg.Chain, arg.After, arg.MaxRows)
+func (q *Queries) AuditRows(ctx context.Context, db DBTX, chain int16, after int64, maxRows int32) ([]AuditRowsRow, error) {
+	rows, err := db.Query(ctx, auditRows, chain, after, maxRows)
 	if err != nil {
 		return nil, err
 	}

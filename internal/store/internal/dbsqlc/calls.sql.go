@@ -43,14 +43,9 @@ SELECT EXISTS (SELECT FROM holdfast.task_calls c
                 WHERE c.child = $1 AND c.parent = $2 AND NOT c.answers AND c.started_at IS NOT NULL)::boolean
 `
 
-type CallKnownParams struct {
-	Child  uuid.UUID
-	Parent uuid.UUID
-}
-
 // Whether a task has called another one in an earlier turn. Index task_calls_child.
-func (q *Queries) CallKnown(ctx context.Context, db DBTX, arg CallKnownParams) (bool, error) {
-	row := db.QueryRow(ctx, callKnown, arg.Child, arg.Parent)
+func (q *Queries) CallKnown(ctx context.Context, db DBTX, child uuid.UUID, parent uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, callKnown, child, parent)
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -62,11 +57,6 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t
   FROM holdfast.tasks t WHERE t.id = $2
 `
 
-type CallNoteParams struct {
-	Seq int64
-	ID  uuid.UUID
-}
-
 type CallNoteRow struct {
 	Task    Task
 	Note    []byte
@@ -75,8 +65,8 @@ type CallNoteRow struct {
 
 // The caller of a run note's calls, the note, and the message whose request allows them: the newest that a run has
 // answered. By primary keys.
-func (q *Queries) CallNote(ctx context.Context, db DBTX, arg CallNoteParams) (CallNoteRow, error) {
-	row := db.QueryRow(ctx, callNote, arg.Seq, arg.ID)
+func (q *Queries) CallNote(ctx context.Context, db DBTX, seq int64, iD uuid.UUID) (CallNoteRow, error) {
+	row := db.QueryRow(ctx, callNote, seq, iD)
 	var i CallNoteRow
 	err := row.Scan(
 		&i.Task.ID,
@@ -156,11 +146,6 @@ SELECT nth, call_id, agent, child, answers, coalesce(state, 0)::smallint AS stat
   FROM holdfast.task_calls WHERE parent = $1 AND seq = $2 ORDER BY nth
 `
 
-type CallResultsParams struct {
-	Parent uuid.UUID
-	Seq    int64
-}
-
 type CallResultsRow struct {
 	Nth      int32
 	CallID   string
@@ -173,8 +158,8 @@ type CallResultsRow struct {
 }
 
 // The calls of a run note, in their order. By primary key.
-func (q *Queries) CallResults(ctx context.Context, db DBTX, arg CallResultsParams) ([]CallResultsRow, error) {
-	rows, err := db.Query(ctx, callResults, arg.Parent, arg.Seq)
+func (q *Queries) CallResults(ctx context.Context, db DBTX, parent uuid.UUID, seq int64) ([]CallResultsRow, error) {
+	rows, err := db.Query(ctx, callResults, parent, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -447,14 +432,9 @@ SELECT count(*) FILTER (WHERE holdfast.call_settle(x.task, x.seq))
   FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) x
 `
 
-type CallsSettleParams struct {
-	Tasks []uuid.UUID
-	Seqs  []int64
-}
-
 // Gives the calls of tasks that have ended or parked their result.
-func (q *Queries) CallsSettle(ctx context.Context, db DBTX, arg CallsSettleParams) (int64, error) {
-	row := db.QueryRow(ctx, callsSettle, arg.Tasks, arg.Seqs)
+func (q *Queries) CallsSettle(ctx context.Context, db DBTX, tasks []uuid.UUID, seqs []int64) (int64, error) {
+	row := db.QueryRow(ctx, callsSettle, tasks, seqs)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -785,14 +765,9 @@ SELECT count(*) FILTER (WHERE holdfast.settled_drop(x.task, x.seq))
   FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) x
 `
 
-type SettledDropParams struct {
-	Tasks []uuid.UUID
-	Seqs  []int64
-}
-
 // Forgets what was joined.
-func (q *Queries) SettledDrop(ctx context.Context, db DBTX, arg SettledDropParams) (int64, error) {
-	row := db.QueryRow(ctx, settledDrop, arg.Tasks, arg.Seqs)
+func (q *Queries) SettledDrop(ctx context.Context, db DBTX, tasks []uuid.UUID, seqs []int64) (int64, error) {
+	row := db.QueryRow(ctx, settledDrop, tasks, seqs)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -804,14 +779,8 @@ SELECT task, seq FROM holdfast.task_settled
  ORDER BY task, seq LIMIT $3 FOR UPDATE SKIP LOCKED
 `
 
-type SettledTakeParams struct {
-	AfterTask uuid.UUID
-	AfterSeq  int64
-	MaxRows   int32
-}
-
-func (q *Queries) SettledTake(ctx context.Context, db DBTX, arg SettledTakeParams) ([]HoldfastTaskSettled, error) {
-	rows, err := db.Query(ctx, settledTake, arg.AfterTask, arg.AfterSeq, arg.MaxRows)
+func (q *Queries) SettledTake(ctx context.Context, db DBTX, afterTask uuid.UUID, afterSeq int64, maxRows int32) ([]HoldfastTaskSettled, error) {
+	rows, err := db.Query(ctx, settledTake, afterTask, afterSeq, maxRows)
 	if err != nil {
 		return nil, err
 	}

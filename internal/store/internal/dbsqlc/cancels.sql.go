@@ -49,12 +49,6 @@ SELECT coalesce((SELECT attempt FROM newest), 0)::integer AS attempt,
        (SELECT cancel FROM log WHERE cancel IS NOT NULL ORDER BY seq DESC LIMIT 1)::json AS metadata
 `
 
-type NoticeFactsParams struct {
-	Task  uuid.UUID
-	After int64
-	Upto  int64
-}
-
 type NoticeFactsRow struct {
 	Attempt    int32
 	Before     int64
@@ -66,8 +60,8 @@ type NoticeFactsRow struct {
 // Finds the newest run that the agent has begun in a part of a log: its attempt (0: none), and how many
 // turns ended before it; how many turns end in the part; the newest checkpoint; and the metadata of the request that
 // canceled the task. By primary key. v_runs counts turns in the same way.
-func (q *Queries) NoticeFacts(ctx context.Context, db DBTX, arg NoticeFactsParams) (NoticeFactsRow, error) {
-	row := db.QueryRow(ctx, noticeFacts, arg.Task, arg.After, arg.Upto)
+func (q *Queries) NoticeFacts(ctx context.Context, db DBTX, task uuid.UUID, after int64, upto int64) (NoticeFactsRow, error) {
+	row := db.QueryRow(ctx, noticeFacts, task, after, upto)
 	var i NoticeFactsRow
 	err := row.Scan(
 		&i.Attempt,

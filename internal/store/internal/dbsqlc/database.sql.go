@@ -98,14 +98,9 @@ SELECT EXISTS (SELECT
                 WHERE pid = $1::integer AND application_name = $2::text AND state = 'active')
 `
 
-type SessionBusyParams struct {
-	Pid  int32
-	Name string
-}
-
 // Whether a session with this process id and name executes a statement.
-func (q *Queries) SessionBusy(ctx context.Context, db DBTX, arg SessionBusyParams) (bool, error) {
-	row := db.QueryRow(ctx, sessionBusy, arg.Pid, arg.Name)
+func (q *Queries) SessionBusy(ctx context.Context, db DBTX, pid int32, name string) (bool, error) {
+	row := db.QueryRow(ctx, sessionBusy, pid, name)
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err

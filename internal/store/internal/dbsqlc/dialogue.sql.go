@@ -18,15 +18,9 @@ SELECT coalesce((
 ) = $3::integer, false)::boolean AS begun
 `
 
-type ArtifactBegunParams struct {
-	Task       uuid.UUID
-	ArtifactID string
-	Attempt    int32
-}
-
 // Whether an attempt has written a chunk of an artifact. The newest chunks come first: it is mostly one of them.
-func (q *Queries) ArtifactBegun(ctx context.Context, db DBTX, arg ArtifactBegunParams) (bool, error) {
-	row := db.QueryRow(ctx, artifactBegun, arg.Task, arg.ArtifactID, arg.Attempt)
+func (q *Queries) ArtifactBegun(ctx context.Context, db DBTX, task uuid.UUID, artifactID string, attempt int32) (bool, error) {
+	row := db.QueryRow(ctx, artifactBegun, task, artifactID, attempt)
 	var begun bool
 	err := row.Scan(&begun)
 	return begun, err
@@ -82,19 +76,14 @@ SELECT e.seq, coalesce((e.payload -> 'name') #>> '{}', '')::text AS name FROM ho
  WHERE e.task = $1 AND e.seq = ANY($2::bigint[])
 `
 
-type ArtifactNamesParams struct {
-	Task uuid.UUID
-	Seqs []int64
-}
-
 type ArtifactNamesRow struct {
 	Seq  int64
 	Name string
 }
 
 // The names of artifacts that begin with the given events. By primary key.
-func (q *Queries) ArtifactNames(ctx context.Context, db DBTX, arg ArtifactNamesParams) ([]ArtifactNamesRow, error) {
-	rows, err := db.Query(ctx, artifactNames, arg.Task, arg.Seqs)
+func (q *Queries) ArtifactNames(ctx context.Context, db DBTX, task uuid.UUID, seqs []int64) ([]ArtifactNamesRow, error) {
+	rows, err := db.Query(ctx, artifactNames, task, seqs)
 	if err != nil {
 		return nil, err
 	}
@@ -128,12 +117,6 @@ SELECT c.artifact_id::text AS artifact_id, min(c.seq)::bigint AS first_seq, max(
   FROM c GROUP BY c.artifact_id ORDER BY first_seq
 `
 
-type ArtifactsListedParams struct {
-	Task  uuid.UUID
-	After int64
-	Upto  int64
-}
-
 type ArtifactsListedRow struct {
 	ArtifactID string
 	FirstSeq   int64
@@ -145,8 +128,8 @@ type ArtifactsListedRow struct {
 
 // What a part of a log has of each artifact, without the contents: where it first appears and where its present content
 // begins (0: before), the chunks since then and their size on disk. By primary key.
-func (q *Queries) ArtifactsListed(ctx context.Context, db DBTX, arg ArtifactsListedParams) ([]ArtifactsListedRow, error) {
-	rows, err := db.Query(ctx, artifactsListed, arg.Task, arg.After, arg.Upto)
+func (q *Queries) ArtifactsListed(ctx context.Context, db DBTX, task uuid.UUID, after int64, upto int64) ([]ArtifactsListedRow, error) {
+	rows, err := db.Query(ctx, artifactsListed, task, after, upto)
 	if err != nil {
 		return nil, err
 	}
@@ -324,18 +307,13 @@ SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.ar
  WHERE e.task = $1 AND e.seq = ANY($2::bigint[])
 `
 
-type EventsAtParams struct {
-	Task uuid.UUID
-	Seqs []int64
-}
-
 type EventsAtRow struct {
 	Event Event
 }
 
 // Some events of a log. In any order, like EventsOf.
-func (q *Queries) EventsAt(ctx context.Context, db DBTX, arg EventsAtParams) ([]EventsAtRow, error) {
-	rows, err := db.Query(ctx, eventsAt, arg.Task, arg.Seqs)
+func (q *Queries) EventsAt(ctx context.Context, db DBTX, task uuid.UUID, seqs []int64) ([]EventsAtRow, error) {
+	rows, err := db.Query(ctx, eventsAt, task, seqs)
 	if err != nil {
 		return nil, err
 	}
@@ -377,15 +355,10 @@ SELECT coalesce((
 ), 0)::bigint AS seq
 `
 
-type RunBeginsParams struct {
-	Task    uuid.UUID
-	Message int64
-}
-
 // The status that queued the task again for a message, if it was queued behind a run; otherwise 0. What
 // lies before it was said by that run.
-func (q *Queries) RunBegins(ctx context.Context, db DBTX, arg RunBeginsParams) (int64, error) {
-	row := db.QueryRow(ctx, runBegins, arg.Task, arg.Message)
+func (q *Queries) RunBegins(ctx context.Context, db DBTX, task uuid.UUID, message int64) (int64, error) {
+	row := db.QueryRow(ctx, runBegins, task, message)
 	var seq int64
 	err := row.Scan(&seq)
 	return seq, err

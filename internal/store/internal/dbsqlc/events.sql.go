@@ -57,14 +57,9 @@ const eventAt = `-- name: EventAt :one
 SELECT l.created_at FROM holdfast.callers_log l WHERE l.task = $1 AND l.seq = $2
 `
 
-type EventAtParams struct {
-	Task uuid.UUID
-	Seq  int64
-}
-
 // When an event of a task that the caller sees was committed, by primary key.
-func (q *Queries) EventAt(ctx context.Context, db DBTX, arg EventAtParams) (time.Time, error) {
-	row := db.QueryRow(ctx, eventAt, arg.Task, arg.Seq)
+func (q *Queries) EventAt(ctx context.Context, db DBTX, task uuid.UUID, seq int64) (time.Time, error) {
+	row := db.QueryRow(ctx, eventAt, task, seq)
 	var created_at time.Time
 	err := row.Scan(&created_at)
 	return created_at, err
@@ -82,12 +77,6 @@ SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.ar
  ORDER BY e.seq LIMIT $3
 `
 
-type EventsAfterParams struct {
-	After   int64
-	Task    uuid.UUID
-	MaxRows int32
-}
-
 type EventsAfterRow struct {
 	Event    Event
 	BeforeAt int64
@@ -96,8 +85,8 @@ type EventsAfterRow struct {
 // A reader's next page of one log, by primary key. before_at is when the reader's last event was
 // committed, in microseconds, with the event that follows it; otherwise, or if that event was
 // deleted, 0.
-func (q *Queries) EventsAfter(ctx context.Context, db DBTX, arg EventsAfterParams) ([]EventsAfterRow, error) {
-	rows, err := db.Query(ctx, eventsAfter, arg.After, arg.Task, arg.MaxRows)
+func (q *Queries) EventsAfter(ctx context.Context, db DBTX, after int64, task uuid.UUID, maxRows int32) ([]EventsAfterRow, error) {
+	rows, err := db.Query(ctx, eventsAfter, after, task, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -458,12 +447,6 @@ SELECT t.id, t.attempt, t.claimed_at, t.run_ordinal, t.posted, t.state, t.last_s
  ) t
 `
 
-type RunStatesParams struct {
-	Ids     []uuid.UUID
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-}
-
 type RunStatesRow struct {
 	ID         uuid.UUID
 	Attempt    int32
@@ -478,8 +461,8 @@ type RunStatesRow struct {
 
 // Tells a fenced run from one whose task another session has locked, and from one whose append was
 // committed before its connection died.
-func (q *Queries) RunStates(ctx context.Context, db DBTX, arg RunStatesParams) ([]RunStatesRow, error) {
-	rows, err := db.Query(ctx, runStates, arg.Ids, arg.Lowest, arg.Highest)
+func (q *Queries) RunStates(ctx context.Context, db DBTX, ids []uuid.UUID, lowest uuid.UUID, highest uuid.UUID) ([]RunStatesRow, error) {
+	rows, err := db.Query(ctx, runStates, ids, lowest, highest)
 	if err != nil {
 		return nil, err
 	}

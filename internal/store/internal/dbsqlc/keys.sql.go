@@ -46,15 +46,9 @@ UPDATE holdfast.signing_keys SET private_key = $1::bytea
  WHERE key_id = $2 AND private_key = $3::bytea
 `
 
-type SigningKeyResealParams struct {
-	Fresh []byte
-	KeyID string
-	Old   []byte
-}
-
 // Skips a key that another process has sealed meanwhile.
-func (q *Queries) SigningKeyReseal(ctx context.Context, db DBTX, arg SigningKeyResealParams) (int64, error) {
-	result, err := db.Exec(ctx, signingKeyReseal, arg.Fresh, arg.KeyID, arg.Old)
+func (q *Queries) SigningKeyReseal(ctx context.Context, db DBTX, fresh []byte, keyID string, old []byte) (int64, error) {
+	result, err := db.Exec(ctx, signingKeyReseal, fresh, keyID, old)
 	if err != nil {
 		return 0, err
 	}

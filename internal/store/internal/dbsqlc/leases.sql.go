@@ -19,15 +19,9 @@ ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.unti
 RETURNING until
 `
 
-type LeaseAcquireParams struct {
-	Name   string
-	Holder uuid.UUID
-	Ttl    time.Duration
-}
-
 // Acquires or renews the lease of a duty. No row: another process holds it.
-func (q *Queries) LeaseAcquire(ctx context.Context, db DBTX, arg LeaseAcquireParams) (time.Time, error) {
-	row := db.QueryRow(ctx, leaseAcquire, arg.Name, arg.Holder, arg.Ttl)
+func (q *Queries) LeaseAcquire(ctx context.Context, db DBTX, name string, holder uuid.UUID, ttl time.Duration) (time.Time, error) {
+	row := db.QueryRow(ctx, leaseAcquire, name, holder, ttl)
 	var until time.Time
 	err := row.Scan(&until)
 	return until, err
@@ -37,13 +31,8 @@ const leaseRelease = `-- name: LeaseRelease :exec
 DELETE FROM holdfast.leases WHERE name = $1 AND holder = $2
 `
 
-type LeaseReleaseParams struct {
-	Name   string
-	Holder uuid.UUID
-}
-
-func (q *Queries) LeaseRelease(ctx context.Context, db DBTX, arg LeaseReleaseParams) error {
-	_, err := db.Exec(ctx, leaseRelease, arg.Name, arg.Holder)
+func (q *Queries) LeaseRelease(ctx context.Context, db DBTX, name string, holder uuid.UUID) error {
+	_, err := db.Exec(ctx, leaseRelease, name, holder)
 	return err
 }
 
@@ -187,15 +176,10 @@ const workerRenew = `-- name: WorkerRenew :one
 UPDATE holdfast.workers SET lease_until = now() + $1::interval WHERE id = $2 RETURNING lease_until
 `
 
-type WorkerRenewParams struct {
-	Ttl time.Duration
-	ID  uuid.UUID
-}
-
 // No row: the process was declared dead and its tasks were rescued. If no process acted on an
 // expired lease (the database was unavailable), the statement renews it.
-func (q *Queries) WorkerRenew(ctx context.Context, db DBTX, arg WorkerRenewParams) (time.Time, error) {
-	row := db.QueryRow(ctx, workerRenew, arg.Ttl, arg.ID)
+func (q *Queries) WorkerRenew(ctx context.Context, db DBTX, ttl time.Duration, iD uuid.UUID) (time.Time, error) {
+	row := db.QueryRow(ctx, workerRenew, ttl, iD)
 	var lease_until time.Time
 	err := row.Scan(&lease_until)
 	return lease_until, err

@@ -148,12 +148,6 @@ SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.statu
   FROM a ORDER BY a.id DESC LIMIT $1
 `
 
-type PushAttemptsParams struct {
-	MaxRows  int32
-	Task     uuid.UUID
-	ConfigID string
-}
-
 type PushAttemptsRow struct {
 	ID         int64
 	ConfigID   string
@@ -172,8 +166,8 @@ type PushAttemptsRow struct {
 // For operators: the attempts of one configuration, or of all of a task (@config_id empty), the
 // newest first. The separate CTE makes PostgreSQL use index push_attempts_of. Otherwise it would
 // read the newest attempts of all tasks until it has found enough.
-func (q *Queries) PushAttempts(ctx context.Context, db DBTX, arg PushAttemptsParams) ([]PushAttemptsRow, error) {
-	rows, err := db.Query(ctx, pushAttempts, arg.MaxRows, arg.Task, arg.ConfigID)
+func (q *Queries) PushAttempts(ctx context.Context, db DBTX, maxRows int32, task uuid.UUID, configID string) ([]PushAttemptsRow, error) {
+	rows, err := db.Query(ctx, pushAttempts, maxRows, task, configID)
 	if err != nil {
 		return nil, err
 	}
@@ -376,14 +370,9 @@ DELETE FROM holdfast.push_configs c
  WHERE c.task = $1 AND c.config_id = $2 AND (SELECT n FROM forgotten) >= 0
 `
 
-type PushConfigDeleteParams struct {
-	Task     uuid.UUID
-	ConfigID string
-}
-
 // After PushTaskLock. The record of its delivery attempts stays.
-func (q *Queries) PushConfigDelete(ctx context.Context, db DBTX, arg PushConfigDeleteParams) (int64, error) {
-	result, err := db.Exec(ctx, pushConfigDelete, arg.Task, arg.ConfigID)
+func (q *Queries) PushConfigDelete(ctx context.Context, db DBTX, task uuid.UUID, configID string) (int64, error) {
+	result, err := db.Exec(ctx, pushConfigDelete, task, configID)
 	if err != nil {
 		return 0, err
 	}
@@ -610,15 +599,9 @@ UPDATE holdfast.push_cursors
  WHERE task = $2 AND config_id = $3
 `
 
-type PushDisableParams struct {
-	Reason   string
-	Task     uuid.UUID
-	ConfigID string
-}
-
 // A delivery in flight may still be recorded.
-func (q *Queries) PushDisable(ctx context.Context, db DBTX, arg PushDisableParams) (int64, error) {
-	result, err := db.Exec(ctx, pushDisable, arg.Reason, arg.Task, arg.ConfigID)
+func (q *Queries) PushDisable(ctx context.Context, db DBTX, reason string, task uuid.UUID, configID string) (int64, error) {
+	result, err := db.Exec(ctx, pushDisable, reason, task, configID)
 	if err != nil {
 		return 0, err
 	}
@@ -636,14 +619,9 @@ UPDATE holdfast.push_cursors k
 RETURNING (l.at IS NOT NULL)::boolean AS due
 `
 
-type PushEnableParams struct {
-	Task     uuid.UUID
-	ConfigID string
-}
-
 // Also makes a configuration in backoff due at once.
-func (q *Queries) PushEnable(ctx context.Context, db DBTX, arg PushEnableParams) (bool, error) {
-	row := db.QueryRow(ctx, pushEnable, arg.Task, arg.ConfigID)
+func (q *Queries) PushEnable(ctx context.Context, db DBTX, task uuid.UUID, configID string) (bool, error) {
+	row := db.QueryRow(ctx, pushEnable, task, configID)
 	var due bool
 	err := row.Scan(&due)
 	return due, err
@@ -1164,12 +1142,6 @@ UPDATE holdfast.push_cursors k
 RETURNING (d.upto >= d.next_seq)::boolean AS due, (d.disabled_at IS NOT NULL)::boolean AS disabled
 `
 
-type PushRedeliverParams struct {
-	Task     uuid.UUID
-	ConfigID string
-	FromSeq  int64
-}
-
 type PushRedeliverRow struct {
 	Due      bool
 	Disabled bool
@@ -1178,8 +1150,8 @@ type PushRedeliverRow struct {
 // Moves a configuration back to an event (0: does not move it) and makes it due at once unless it
 // is disabled. It never moves forward: the events in between would be lost silently. A delivery in
 // flight no longer counts, and may be repeated. No row: no such configuration or event.
-func (q *Queries) PushRedeliver(ctx context.Context, db DBTX, arg PushRedeliverParams) (PushRedeliverRow, error) {
-	row := db.QueryRow(ctx, pushRedeliver, arg.Task, arg.ConfigID, arg.FromSeq)
+func (q *Queries) PushRedeliver(ctx context.Context, db DBTX, task uuid.UUID, configID string, fromSeq int64) (PushRedeliverRow, error) {
+	row := db.QueryRow(ctx, pushRedeliver, task, configID, fromSeq)
 	var i PushRedeliverRow
 	err := row.Scan(&i.Due, &i.Disabled)
 	return i, err
@@ -1217,12 +1189,6 @@ SELECT task, config_id, secrets FROM holdfast.push_configs
  ORDER BY task, config_id LIMIT $3
 `
 
-type PushSecretsParams struct {
-	AfterTask uuid.UUID
-	AfterID   string
-	MaxRows   int32
-}
-
 type PushSecretsRow struct {
 	Task     uuid.UUID
 	ConfigID string
@@ -1230,8 +1196,8 @@ type PushSecretsRow struct {
 }
 
 // A page of sealed secrets, by primary key.
-func (q *Queries) PushSecrets(ctx context.Context, db DBTX, arg PushSecretsParams) ([]PushSecretsRow, error) {
-	rows, err := db.Query(ctx, pushSecrets, arg.AfterTask, arg.AfterID, arg.MaxRows)
+func (q *Queries) PushSecrets(ctx context.Context, db DBTX, afterTask uuid.UUID, afterID string, maxRows int32) ([]PushSecretsRow, error) {
+	rows, err := db.Query(ctx, pushSecrets, afterTask, afterID, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -1273,15 +1239,9 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t
  CROSS JOIN LATERAL (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
 `
 
-type PushTasksParams struct {
-	Ids     []uuid.UUID
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-}
-
 // The headers of these tasks, by primary key.
-func (q *Queries) PushTasks(ctx context.Context, db DBTX, arg PushTasksParams) ([]Task, error) {
-	rows, err := db.Query(ctx, pushTasks, arg.Ids, arg.Lowest, arg.Highest)
+func (q *Queries) PushTasks(ctx context.Context, db DBTX, ids []uuid.UUID, lowest uuid.UUID, highest uuid.UUID) ([]Task, error) {
+	rows, err := db.Query(ctx, pushTasks, ids, lowest, highest)
 	if err != nil {
 		return nil, err
 	}
@@ -1351,11 +1311,6 @@ SELECT q.id, t.agent, coalesce(q.forwarded, '{}')::jsonb AS forwarded, q.turn,
  ORDER BY q.id LIMIT $2
 `
 
-type TurnsSealedParams struct {
-	AfterID uuid.UUID
-	MaxRows int32
-}
-
 type TurnsSealedRow struct {
 	ID         uuid.UUID
 	Agent      string
@@ -1370,8 +1325,8 @@ type TurnsSealedRow struct {
 
 // A page of the turns that have not ended and may have something sealed, by primary key: headers of clients, what came
 // by a resume URL, and what came by one before the run has asked.
-func (q *Queries) TurnsSealed(ctx context.Context, db DBTX, arg TurnsSealedParams) ([]TurnsSealedRow, error) {
-	rows, err := db.Query(ctx, turnsSealed, arg.AfterID, arg.MaxRows)
+func (q *Queries) TurnsSealed(ctx context.Context, db DBTX, afterID uuid.UUID, maxRows int32) ([]TurnsSealedRow, error) {
+	rows, err := db.Query(ctx, turnsSealed, afterID, maxRows)
 	if err != nil {
 		return nil, err
 	}

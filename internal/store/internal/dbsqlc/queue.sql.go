@@ -45,23 +45,6 @@ func (q *Queries) AgentsBegan(ctx context.Context, db DBTX, agents []string) ([]
 	return items, nil
 }
 
-const queueAcquit = `-- name: QueueAcquit :exec
-UPDATE holdfast.task_queue SET suspect = false
- WHERE id = $1 AND coalesce(worker_id = $2::uuid, false) AND suspect
-`
-
-type QueueAcquitParams struct {
-	ID     uuid.UUID
-	Worker uuid.UUID
-}
-
-// Clears the suspicion against a run that has not ended its process. By primary key; it locks the queue
-// row alone and waits for no other lock after that.
-func (q *Queries) QueueAcquit(ctx context.Context, db DBTX, arg QueueAcquitParams) error {
-	_, err := db.Exec(ctx, queueAcquit, arg.ID, arg.Worker)
-	return err
-}
-
 const queueClaim = `-- name: QueueClaim :many
 
 WITH a AS MATERIALIZED (
@@ -294,6 +277,18 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 	return items, nil
 }
 
+const queueClearSuspect = `-- name: QueueClearSuspect :exec
+UPDATE holdfast.task_queue SET suspect = false
+ WHERE id = $1 AND coalesce(worker_id = $2::uuid, false) AND suspect
+`
+
+// Clears the suspicion against a run that has not ended its process. By primary key; it locks the queue
+// row alone and waits for no other lock after that.
+func (q *Queries) QueueClearSuspect(ctx context.Context, db DBTX, iD uuid.UUID, worker uuid.UUID) error {
+	_, err := db.Exec(ctx, queueClearSuspect, iD, worker)
+	return err
+}
+
 const queueDepth = `-- name: QueueDepth :many
 SELECT agent,
        count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL)::bigint AS waiting,
@@ -396,11 +391,6 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t
  WHERE t.id = $2
 `
 
-type RunForParams struct {
-	WithMessage bool
-	ID          uuid.UUID
-}
-
 type RunForRow struct {
 	Task        Task
 	Owned       bool
@@ -416,8 +406,8 @@ type RunForRow struct {
 
 // An attempt for a request of the run API, with the message only if wanted. The attempt may be over (not
 // owned). By primary keys.
-func (q *Queries) RunFor(ctx context.Context, db DBTX, arg RunForParams) (RunForRow, error) {
-	row := db.QueryRow(ctx, runFor, arg.WithMessage, arg.ID)
+func (q *Queries) RunFor(ctx context.Context, db DBTX, withMessage bool, iD uuid.UUID) (RunForRow, error) {
+	row := db.QueryRow(ctx, runFor, withMessage, iD)
 	var i RunForRow
 	err := row.Scan(
 		&i.Task.ID,
@@ -480,16 +470,10 @@ UPDATE holdfast.tasks t
 RETURNING t.id
 `
 
-type RunHandOverParams struct {
-	ID        uuid.UUID
-	Attempt   int32
-	ClaimedAt time.Time
-}
-
 // Makes the run API the writer of an attempt, whose ordinals begin at 0 again. Fenced like EventsAppend. A repetition
 // changes nothing. No row: the attempt is over.
-func (q *Queries) RunHandOver(ctx context.Context, db DBTX, arg RunHandOverParams) (uuid.UUID, error) {
-	row := db.QueryRow(ctx, runHandOver, arg.ID, arg.Attempt, arg.ClaimedAt)
+func (q *Queries) RunHandOver(ctx context.Context, db DBTX, iD uuid.UUID, attempt int32, claimedAt time.Time) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, runHandOver, iD, attempt, claimedAt)
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
@@ -631,15 +615,9 @@ SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
    AND t.claimed_at = $3::timestamptz AND t.heard_at IS NOT NULL
 `
 
-type RunSilenceParams struct {
-	ID        uuid.UUID
-	Attempt   int32
-	ClaimedAt time.Time
-}
-
 // For how long the agent of an attempt has not called the run API. No row: it never has.
-func (q *Queries) RunSilence(ctx context.Context, db DBTX, arg RunSilenceParams) (time.Duration, error) {
-	row := db.QueryRow(ctx, runSilence, arg.ID, arg.Attempt, arg.ClaimedAt)
+func (q *Queries) RunSilence(ctx context.Context, db DBTX, iD uuid.UUID, attempt int32, claimedAt time.Time) (time.Duration, error) {
+	row := db.QueryRow(ctx, runSilence, iD, attempt, claimedAt)
 	var silence time.Duration
 	err := row.Scan(&silence)
 	return silence, err
@@ -711,11 +689,6 @@ SELECT id, attempt, claimed_at, cancel_requested FROM holdfast.tasks
  WHERE id = ANY($1::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = $2::uuid
 `
 
-type RunsHeldParams struct {
-	Ids    []uuid.UUID
-	Worker uuid.UUID
-}
-
 type RunsHeldRow struct {
 	ID              uuid.UUID
 	Attempt         int32
@@ -725,8 +698,8 @@ type RunsHeldRow struct {
 
 // Those of the given tasks that a worker runs. A worker asks this after a cancel hint, and once a second
 // for all of its runs. By primary key.
-func (q *Queries) RunsHeld(ctx context.Context, db DBTX, arg RunsHeldParams) ([]RunsHeldRow, error) {
-	rows, err := db.Query(ctx, runsHeld, arg.Ids, arg.Worker)
+func (q *Queries) RunsHeld(ctx context.Context, db DBTX, ids []uuid.UUID, worker uuid.UUID) ([]RunsHeldRow, error) {
+	rows, err := db.Query(ctx, runsHeld, ids, worker)
 	if err != nil {
 		return nil, err
 	}
@@ -801,19 +774,14 @@ SELECT a.agent::text AS agent, p.tasks
  ) p
 `
 
-type TasksParkedParams struct {
-	Agents []string
-	Most   int32
-}
-
 type TasksParkedRow struct {
 	Agent string
 	Tasks int64
 }
 
 // For metrics: the tasks that wait for their client, by agent, counted up to @most each. Index tasks_open_parked.
-func (q *Queries) TasksParked(ctx context.Context, db DBTX, arg TasksParkedParams) ([]TasksParkedRow, error) {
-	rows, err := db.Query(ctx, tasksParked, arg.Agents, arg.Most)
+func (q *Queries) TasksParked(ctx context.Context, db DBTX, agents []string, most int32) ([]TasksParkedRow, error) {
+	rows, err := db.Query(ctx, tasksParked, agents, most)
 	if err != nil {
 		return nil, err
 	}

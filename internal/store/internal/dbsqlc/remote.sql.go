@@ -43,12 +43,6 @@ WITH present AS MATERIALIZED (
 SELECT outage.agent, (now() - outage.since)::interval AS away_for FROM outage
 `
 
-type RemoteAbsentParams struct {
-	Agents []string
-	Error  string
-	Worker uuid.UUID
-}
-
 type RemoteAbsentRow struct {
 	Agent   string
 	AwayFor time.Duration
@@ -56,8 +50,8 @@ type RemoteAbsentRow struct {
 
 // Those of the agents that have due tasks while no worker of theirs was seen lately. Records that they are away, as
 // RunRequeue does. since_for says for how long. Indexes remote_workers_seen and task_queue_ready.
-func (q *Queries) RemoteAbsent(ctx context.Context, db DBTX, arg RemoteAbsentParams) ([]RemoteAbsentRow, error) {
-	rows, err := db.Query(ctx, remoteAbsent, arg.Agents, arg.Error, arg.Worker)
+func (q *Queries) RemoteAbsent(ctx context.Context, db DBTX, agents []string, error string, worker uuid.UUID) ([]RemoteAbsentRow, error) {
+	rows, err := db.Query(ctx, remoteAbsent, agents, error, worker)
 	if err != nil {
 		return nil, err
 	}
@@ -188,14 +182,9 @@ DELETE FROM holdfast.remote_workers
                          FOR UPDATE SKIP LOCKED))
 `
 
-type RemoteForgetParams struct {
-	Age  time.Duration
-	Most int32
-}
-
 // Deletes workers that were last seen long ago. Index remote_workers_seen.
-func (q *Queries) RemoteForget(ctx context.Context, db DBTX, arg RemoteForgetParams) (int64, error) {
-	result, err := db.Exec(ctx, remoteForget, arg.Age, arg.Most)
+func (q *Queries) RemoteForget(ctx context.Context, db DBTX, age time.Duration, most int32) (int64, error) {
+	result, err := db.Exec(ctx, remoteForget, age, most)
 	if err != nil {
 		return 0, err
 	}
@@ -211,14 +200,9 @@ UPDATE holdfast.remote_workers SET left_at = now()
                          FOR UPDATE))
 `
 
-type RemoteLeftParams struct {
-	Ids     []uuid.UUID
-	Replica string
-}
-
 // Records that workers are gone whose last requests this replica has answered.
-func (q *Queries) RemoteLeft(ctx context.Context, db DBTX, arg RemoteLeftParams) error {
-	_, err := db.Exec(ctx, remoteLeft, arg.Ids, arg.Replica)
+func (q *Queries) RemoteLeft(ctx context.Context, db DBTX, ids []uuid.UUID, replica string) error {
+	_, err := db.Exec(ctx, remoteLeft, ids, replica)
 	return err
 }
 
@@ -232,19 +216,14 @@ SELECT t.id, t.claimed_at
    AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id = $1::uuid
 `
 
-type RemoteLentParams struct {
-	Worker uuid.UUID
-	Agents []string
-}
-
 type RemoteLentRow struct {
 	ID        uuid.UUID
 	ClaimedAt pgtype.Timestamptz
 }
 
 // The runs of a remote worker, of the given agents. Index task_queue_owned.
-func (q *Queries) RemoteLent(ctx context.Context, db DBTX, arg RemoteLentParams) ([]RemoteLentRow, error) {
-	rows, err := db.Query(ctx, remoteLent, arg.Worker, arg.Agents)
+func (q *Queries) RemoteLent(ctx context.Context, db DBTX, worker uuid.UUID, agents []string) ([]RemoteLentRow, error) {
+	rows, err := db.Query(ctx, remoteLent, worker, agents)
 	if err != nil {
 		return nil, err
 	}
@@ -471,11 +450,6 @@ SELECT id, false
  WHERE last_seen > now() - $2::interval AND left_at > now() - $1::interval
 `
 
-type RemoteRetiredParams struct {
-	Within time.Duration
-	Seen   time.Duration
-}
-
 type RemoteRetiredRow struct {
 	ID      uuid.UUID
 	Retired bool
@@ -483,8 +457,8 @@ type RemoteRetiredRow struct {
 
 // The workers that an operator has retired since, and those that a replica took for gone since: they were seen a little
 // before. Indexes remote_workers_retired, remote_workers_seen.
-func (q *Queries) RemoteRetired(ctx context.Context, db DBTX, arg RemoteRetiredParams) ([]RemoteRetiredRow, error) {
-	rows, err := db.Query(ctx, remoteRetired, arg.Within, arg.Seen)
+func (q *Queries) RemoteRetired(ctx context.Context, db DBTX, within time.Duration, seen time.Duration) ([]RemoteRetiredRow, error) {
+	rows, err := db.Query(ctx, remoteRetired, within, seen)
 	if err != nil {
 		return nil, err
 	}

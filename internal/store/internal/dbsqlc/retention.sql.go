@@ -22,14 +22,9 @@ DELETE FROM holdfast.task_events e
                           ORDER BY x.seq DESC LIMIT $2))
 `
 
-type ArtifactsEraseParams struct {
-	Task    uuid.UUID
-	MaxRows int32
-}
-
 // Deletes the newest artifact chunks of a task. The rest of an artifact is always its beginning.
-func (q *Queries) ArtifactsErase(ctx context.Context, db DBTX, arg ArtifactsEraseParams) (int64, error) {
-	result, err := db.Exec(ctx, artifactsErase, arg.Task, arg.MaxRows)
+func (q *Queries) ArtifactsErase(ctx context.Context, db DBTX, task uuid.UUID, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, artifactsErase, task, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -93,16 +88,10 @@ UPDATE holdfast.audit_chains c SET removed = l.n, removed_head = l.hash
  WHERE c.chain = $1 AND l.n > c.removed
 `
 
-type AuditRemovedParams struct {
-	Chain  int16
-	FromAt time.Time
-	ToAt   time.Time
-}
-
 // Records for one chain that the rows of a period are removed: the next row continues the hash of
 // the last of them.
-func (q *Queries) AuditRemoved(ctx context.Context, db DBTX, arg AuditRemovedParams) (int64, error) {
-	result, err := db.Exec(ctx, auditRemoved, arg.Chain, arg.FromAt, arg.ToAt)
+func (q *Queries) AuditRemoved(ctx context.Context, db DBTX, chain int16, fromAt time.Time, toAt time.Time) (int64, error) {
+	result, err := db.Exec(ctx, auditRemoved, chain, fromAt, toAt)
 	if err != nil {
 		return 0, err
 	}
@@ -117,15 +106,9 @@ DELETE FROM holdfast.task_calls c
      ORDER BY x.parent LIMIT $3))
 `
 
-type CallsGoneParams struct {
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-	MaxRows int32
-}
-
 // Deletes the calls of the same tasks as NamesGone. By primary key.
-func (q *Queries) CallsGone(ctx context.Context, db DBTX, arg CallsGoneParams) (int64, error) {
-	result, err := db.Exec(ctx, callsGone, arg.Lowest, arg.Highest, arg.MaxRows)
+func (q *Queries) CallsGone(ctx context.Context, db DBTX, lowest uuid.UUID, highest uuid.UUID, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, callsGone, lowest, highest, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -146,17 +129,11 @@ WITH page AS MATERIALIZED (
 SELECT task FROM page ORDER BY task
 `
 
-type ContextStatesGoneParams struct {
-	After   uuid.UUID
-	Highest uuid.UUID
-	MaxRows int32
-}
-
 // Deletes the states of contexts all of whose tasks are dropped with the periods before an id. A page of
 // the states that tasks of these periods wrote, after a task. A context has more tasks than those that
 // wrote its state, so each round looks at the states of all older periods again. Index context_states_task.
-func (q *Queries) ContextStatesGone(ctx context.Context, db DBTX, arg ContextStatesGoneParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, contextStatesGone, arg.After, arg.Highest, arg.MaxRows)
+func (q *Queries) ContextStatesGone(ctx context.Context, db DBTX, after uuid.UUID, highest uuid.UUID, maxRows int32) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, contextStatesGone, after, highest, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -190,15 +167,9 @@ WITH RECURSIVE a AS (
 SELECT agent::text AS agent FROM a WHERE agent IS NOT NULL
 `
 
-type EndedAgentsParams struct {
-	Kept    bool
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-}
-
 // The agents with ended tasks among these ids, with one lookup in index tasks_ended_at for each.
-func (q *Queries) EndedAgents(ctx context.Context, db DBTX, arg EndedAgentsParams) ([]string, error) {
-	rows, err := db.Query(ctx, endedAgents, arg.Kept, arg.Lowest, arg.Highest)
+func (q *Queries) EndedAgents(ctx context.Context, db DBTX, kept bool, lowest uuid.UUID, highest uuid.UUID) ([]string, error) {
+	rows, err := db.Query(ctx, endedAgents, kept, lowest, highest)
 	if err != nil {
 		return nil, err
 	}
@@ -390,14 +361,9 @@ DELETE FROM holdfast.task_events e
                           ORDER BY x.seq DESC LIMIT $2))
 `
 
-type EventsEraseParams struct {
-	Task    uuid.UUID
-	MaxRows int32
-}
-
 // Deletes some events of a deleted task.
-func (q *Queries) EventsErase(ctx context.Context, db DBTX, arg EventsEraseParams) (int64, error) {
-	result, err := db.Exec(ctx, eventsErase, arg.Task, arg.MaxRows)
+func (q *Queries) EventsErase(ctx context.Context, db DBTX, task uuid.UUID, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, eventsErase, task, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -413,16 +379,10 @@ UPDATE holdfast.task_events e SET kept = true
          ORDER BY x.seq LIMIT $3))
 `
 
-type EventsKeepParams struct {
-	Task      uuid.UUID
-	Artifacts bool
-	MaxRows   int32
-}
-
 // Moves some events of a task out of their period; of all kinds, or (@artifacts) only artifact
 // chunks. A reader sees each of them in exactly one place.
-func (q *Queries) EventsKeep(ctx context.Context, db DBTX, arg EventsKeepParams) (int64, error) {
-	result, err := db.Exec(ctx, eventsKeep, arg.Task, arg.Artifacts, arg.MaxRows)
+func (q *Queries) EventsKeep(ctx context.Context, db DBTX, task uuid.UUID, artifacts bool, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, eventsKeep, task, artifacts, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -439,15 +399,9 @@ SELECT x.id FROM (
  LIMIT $3
 `
 
-type KeptUnmovedParams struct {
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-	MaxRows int32
-}
-
 // Kept tasks of a period that still have events in it.
-func (q *Queries) KeptUnmoved(ctx context.Context, db DBTX, arg KeptUnmovedParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, keptUnmoved, arg.Lowest, arg.Highest, arg.MaxRows)
+func (q *Queries) KeptUnmoved(ctx context.Context, db DBTX, lowest uuid.UUID, highest uuid.UUID, maxRows int32) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, keptUnmoved, lowest, highest, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -473,14 +427,9 @@ DELETE FROM holdfast.idempotency_keys
          WHERE k.created_at < now() - $1::interval ORDER BY k.created_at LIMIT $2) x)
 `
 
-type KeysForgetParams struct {
-	Keep    time.Duration
-	MaxRows int32
-}
-
 // Deletes idempotency keys of an age that whole days cannot express. Index idempotency_keys_age.
-func (q *Queries) KeysForget(ctx context.Context, db DBTX, arg KeysForgetParams) (int64, error) {
-	result, err := db.Exec(ctx, keysForget, arg.Keep, arg.MaxRows)
+func (q *Queries) KeysForget(ctx context.Context, db DBTX, keep time.Duration, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, keysForget, keep, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -495,16 +444,10 @@ DELETE FROM holdfast.task_names n
      ORDER BY x.task LIMIT $3))
 `
 
-type NamesGoneParams struct {
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-	MaxRows int32
-}
-
 // Deletes the names of tasks that are dropped with their period: neither open nor kept. Index
 // task_names_task.
-func (q *Queries) NamesGone(ctx context.Context, db DBTX, arg NamesGoneParams) (int64, error) {
-	result, err := db.Exec(ctx, namesGone, arg.Lowest, arg.Highest, arg.MaxRows)
+func (q *Queries) NamesGone(ctx context.Context, db DBTX, lowest uuid.UUID, highest uuid.UUID, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, namesGone, lowest, highest, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -519,15 +462,9 @@ DELETE FROM holdfast.cancel_notices n
      ORDER BY x.task LIMIT $3))
 `
 
-type NoticesGoneParams struct {
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-	MaxRows int32
-}
-
 // Deletes the notices of the same tasks as NamesGone. By primary key.
-func (q *Queries) NoticesGone(ctx context.Context, db DBTX, arg NoticesGoneParams) (int64, error) {
-	result, err := db.Exec(ctx, noticesGone, arg.Lowest, arg.Highest, arg.MaxRows)
+func (q *Queries) NoticesGone(ctx context.Context, db DBTX, lowest uuid.UUID, highest uuid.UUID, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, noticesGone, lowest, highest, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -549,12 +486,6 @@ SELECT (SELECT count(*) FROM upd)::bigint AS moved,
         - (SELECT count(*) FROM upd))::bigint AS remaining
 `
 
-type OpenKeepParams struct {
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-	MaxRows int32
-}
-
 type OpenKeepRow struct {
 	Moved     int64
 	Remaining int64
@@ -562,8 +493,8 @@ type OpenKeepRow struct {
 
 // Marks open tasks of a period as kept: their new events go outside of it. Returns how many it
 // marked, and how many are left because they were locked.
-func (q *Queries) OpenKeep(ctx context.Context, db DBTX, arg OpenKeepParams) (OpenKeepRow, error) {
-	row := db.QueryRow(ctx, openKeep, arg.Lowest, arg.Highest, arg.MaxRows)
+func (q *Queries) OpenKeep(ctx context.Context, db DBTX, lowest uuid.UUID, highest uuid.UUID, maxRows int32) (OpenKeepRow, error) {
+	row := db.QueryRow(ctx, openKeep, lowest, highest, maxRows)
 	var i OpenKeepRow
 	err := row.Scan(&i.Moved, &i.Remaining)
 	return i, err
@@ -703,14 +634,9 @@ DELETE FROM holdfast.processes p
      ORDER BY x.started_at LIMIT $2))
 `
 
-type ProcessesForgetParams struct {
-	Keep    time.Duration
-	MaxRows int32
-}
-
 // Deletes the names of processes that ended long ago. Index processes_started.
-func (q *Queries) ProcessesForget(ctx context.Context, db DBTX, arg ProcessesForgetParams) (int64, error) {
-	result, err := db.Exec(ctx, processesForget, arg.Keep, arg.MaxRows)
+func (q *Queries) ProcessesForget(ctx context.Context, db DBTX, keep time.Duration, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, processesForget, keep, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -748,14 +674,8 @@ INSERT INTO holdfast.retention_progress (job, at, task) VALUES ($1, $2, $3)
 ON CONFLICT (job) DO UPDATE SET at = excluded.at, task = excluded.task
 `
 
-type ProgressSetParams struct {
-	Job  string
-	At   time.Time
-	Task uuid.UUID
-}
-
-func (q *Queries) ProgressSet(ctx context.Context, db DBTX, arg ProgressSetParams) error {
-	_, err := db.Exec(ctx, progressSet, arg.Job, arg.At, arg.Task)
+func (q *Queries) ProgressSet(ctx context.Context, db DBTX, job string, at time.Time, task uuid.UUID) error {
+	_, err := db.Exec(ctx, progressSet, job, at, task)
 	return err
 }
 
@@ -781,15 +701,9 @@ WITH gone AS MATERIALIZED (
 DELETE FROM holdfast.push_configs c WHERE c.task = ANY(ARRAY(SELECT task FROM gone))
 `
 
-type PushesGoneParams struct {
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-	MaxRows int32
-}
-
 // Deletes the webhooks of the same tasks as NamesGone. By primary key.
-func (q *Queries) PushesGone(ctx context.Context, db DBTX, arg PushesGoneParams) (int64, error) {
-	result, err := db.Exec(ctx, pushesGone, arg.Lowest, arg.Highest, arg.MaxRows)
+func (q *Queries) PushesGone(ctx context.Context, db DBTX, lowest uuid.UUID, highest uuid.UUID, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, pushesGone, lowest, highest, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -852,15 +766,10 @@ WITH t AS (
 SELECT held_at FROM t
 `
 
-type TaskHoldParams struct {
-	Held bool
-	ID   uuid.UUID
-}
-
 // Holds a task: exempts it from retention, or (@held false) ends the hold. A name that retention
 // has already removed is restored if it is free.
-func (q *Queries) TaskHold(ctx context.Context, db DBTX, arg TaskHoldParams) (pgtype.Timestamptz, error) {
-	row := db.QueryRow(ctx, taskHold, arg.Held, arg.ID)
+func (q *Queries) TaskHold(ctx context.Context, db DBTX, held bool, iD uuid.UUID) (pgtype.Timestamptz, error) {
+	row := db.QueryRow(ctx, taskHold, held, iD)
 	var held_at pgtype.Timestamptz
 	err := row.Scan(&held_at)
 	return held_at, err
@@ -874,15 +783,9 @@ DELETE FROM holdfast.task_states s
      ORDER BY x.task LIMIT $3))
 `
 
-type TaskStatesGoneParams struct {
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-	MaxRows int32
-}
-
 // Deletes the states of the same tasks as NamesGone. By primary key.
-func (q *Queries) TaskStatesGone(ctx context.Context, db DBTX, arg TaskStatesGoneParams) (int64, error) {
-	result, err := db.Exec(ctx, taskStatesGone, arg.Lowest, arg.Highest, arg.MaxRows)
+func (q *Queries) TaskStatesGone(ctx context.Context, db DBTX, lowest uuid.UUID, highest uuid.UUID, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, taskStatesGone, lowest, highest, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -987,16 +890,10 @@ SELECT t.id FROM holdfast.tasks t
    FOR UPDATE SKIP LOCKED
 `
 
-type TasksLockParams struct {
-	Ids     []uuid.UUID
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-}
-
 // Locks those of the given tasks that are not held and that no other session has locked. Later statements of the
 // transaction see all that was written for these tasks.
-func (q *Queries) TasksLock(ctx context.Context, db DBTX, arg TasksLockParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, tasksLock, arg.Ids, arg.Lowest, arg.Highest)
+func (q *Queries) TasksLock(ctx context.Context, db DBTX, ids []uuid.UUID, lowest uuid.UUID, highest uuid.UUID) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, tasksLock, ids, lowest, highest)
 	if err != nil {
 		return nil, err
 	}

@@ -53,12 +53,6 @@ DELETE FROM holdfast.admin_sessions WHERE id = $1 AND (NOT $2::boolean OR tenant
 RETURNING id, tenant, subject
 `
 
-type SessionEndParams struct {
-	ID     uuid.UUID
-	Bound  bool
-	Tenant string
-}
-
 type SessionEndRow struct {
 	ID      uuid.UUID
 	Tenant  string
@@ -66,8 +60,8 @@ type SessionEndRow struct {
 }
 
 // By the primary key.
-func (q *Queries) SessionEnd(ctx context.Context, db DBTX, arg SessionEndParams) (SessionEndRow, error) {
-	row := db.QueryRow(ctx, sessionEnd, arg.ID, arg.Bound, arg.Tenant)
+func (q *Queries) SessionEnd(ctx context.Context, db DBTX, iD uuid.UUID, bound bool, tenant string) (SessionEndRow, error) {
+	row := db.QueryRow(ctx, sessionEnd, iD, bound, tenant)
 	var i SessionEndRow
 	err := row.Scan(&i.ID, &i.Tenant, &i.Subject)
 	return i, err
@@ -125,12 +119,6 @@ SELECT id, scheme, coalesce(key_id, '')::text AS key_id, tenant, subject, scopes
  ORDER BY created_at DESC, id LIMIT $3
 `
 
-type SessionsParams struct {
-	Bound  bool
-	Tenant string
-	Most   int32
-}
-
 type SessionsRow struct {
 	ID        uuid.UUID
 	Scheme    string
@@ -145,8 +133,8 @@ type SessionsRow struct {
 
 // For operators: those that have not expired, the newest first; @bound: of one tenant. Index admin_sessions_expires.
 // There are as many as operators have logged in within a session's lifetime.
-func (q *Queries) Sessions(ctx context.Context, db DBTX, arg SessionsParams) ([]SessionsRow, error) {
-	rows, err := db.Query(ctx, sessions, arg.Bound, arg.Tenant, arg.Most)
+func (q *Queries) Sessions(ctx context.Context, db DBTX, bound bool, tenant string, most int32) ([]SessionsRow, error) {
+	rows, err := db.Query(ctx, sessions, bound, tenant, most)
 	if err != nil {
 		return nil, err
 	}

@@ -19,15 +19,9 @@ SELECT k.created_at
  WHERE k.key_id = $1 AND (NOT $2::boolean OR k.tenant = $3::text)
 `
 
-type APIKeyPlaceParams struct {
-	KeyID    string
-	ByTenant bool
-	Tenant   string
-}
-
 // Where a key is in the list.
-func (q *Queries) APIKeyPlace(ctx context.Context, db DBTX, arg APIKeyPlaceParams) (time.Time, error) {
-	row := db.QueryRow(ctx, aPIKeyPlace, arg.KeyID, arg.ByTenant, arg.Tenant)
+func (q *Queries) APIKeyPlace(ctx context.Context, db DBTX, keyID string, byTenant bool, tenant string) (time.Time, error) {
+	row := db.QueryRow(ctx, aPIKeyPlace, keyID, byTenant, tenant)
 	var created_at time.Time
 	err := row.Scan(&created_at)
 	return created_at, err
@@ -241,12 +235,6 @@ SELECT a.agent::text AS agent, w.status_at
  ) w
 `
 
-type AgentWindowsParams struct {
-	Agents  []string
-	Since   time.Time
-	MaxRows int32
-}
-
 type AgentWindowsRow struct {
 	Agent    string
 	StatusAt time.Time
@@ -256,8 +244,8 @@ type AgentWindowsRow struct {
 // number of rows, however long the history is.
 // For each agent, when the last task ended that is not among its @max_rows newest ones. No row: all fit. Index
 // tasks_ended_at. The server's: under the policies it would pass over the tasks of all other tenants.
-func (q *Queries) AgentWindows(ctx context.Context, db DBTX, arg AgentWindowsParams) ([]AgentWindowsRow, error) {
-	rows, err := db.Query(ctx, agentWindows, arg.Agents, arg.Since, arg.MaxRows)
+func (q *Queries) AgentWindows(ctx context.Context, db DBTX, agents []string, since time.Time, maxRows int32) ([]AgentWindowsRow, error) {
+	rows, err := db.Query(ctx, agentWindows, agents, since, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -440,11 +428,6 @@ SELECT f.host, count(*)::bigint AS failing, count(*) FILTER (WHERE f.disabled_at
  GROUP BY f.host ORDER BY count(*) DESC, f.host LIMIT $2
 `
 
-type PushLagsOfHostsParams struct {
-	Bound   int32
-	MaxRows int32
-}
-
 type PushLagsOfHostsRow struct {
 	Host     string
 	Failing  int64
@@ -454,8 +437,8 @@ type PushLagsOfHostsRow struct {
 }
 
 // The receivers with most webhooks that fail, of the newest webhooks that do. Index push_cursors_failing.
-func (q *Queries) PushLagsOfHosts(ctx context.Context, db DBTX, arg PushLagsOfHostsParams) ([]PushLagsOfHostsRow, error) {
-	rows, err := db.Query(ctx, pushLagsOfHosts, arg.Bound, arg.MaxRows)
+func (q *Queries) PushLagsOfHosts(ctx context.Context, db DBTX, bound int32, maxRows int32) ([]PushLagsOfHostsRow, error) {
+	rows, err := db.Query(ctx, pushLagsOfHosts, bound, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -520,12 +503,6 @@ SELECT worker, name, version, sdk, agents, replica, first_seen, last_seen,
  ORDER BY last_seen DESC, worker LIMIT $3::integer
 `
 
-type RemoteWorkersOfParams struct {
-	Agent     string
-	Connected bool
-	Most      int32
-}
-
 type RemoteWorkersOfRow struct {
 	Worker    uuid.UUID
 	Name      string
@@ -541,8 +518,8 @@ type RemoteWorkersOfRow struct {
 }
 
 // The workers of an agent (empty: of all), those that were seen last first. Index remote_workers_seen.
-func (q *Queries) RemoteWorkersOf(ctx context.Context, db DBTX, arg RemoteWorkersOfParams) ([]RemoteWorkersOfRow, error) {
-	rows, err := db.Query(ctx, remoteWorkersOf, arg.Agent, arg.Connected, arg.Most)
+func (q *Queries) RemoteWorkersOf(ctx context.Context, db DBTX, agent string, connected bool, most int32) ([]RemoteWorkersOfRow, error) {
+	rows, err := db.Query(ctx, remoteWorkersOf, agent, connected, most)
 	if err != nil {
 		return nil, err
 	}

@@ -19,17 +19,11 @@ DELETE FROM holdfast.idempotency_keys k
    AND NOT holdfast.task_exists(k.task)
 `
 
-type IdempotencyForgetParams struct {
-	Tenant string
-	Owner  string
-	Key    string
-}
-
 // Frees a key whose task was never created (another create took its id at the same moment) or was
 // deleted. A key is written in the commit of its task and never changes, so a key without a task
 // never gets one later.
-func (q *Queries) IdempotencyForget(ctx context.Context, db DBTX, arg IdempotencyForgetParams) (int64, error) {
-	result, err := db.Exec(ctx, idempotencyForget, arg.Tenant, arg.Owner, arg.Key)
+func (q *Queries) IdempotencyForget(ctx context.Context, db DBTX, tenant string, owner string, key string) (int64, error) {
+	result, err := db.Exec(ctx, idempotencyForget, tenant, owner, key)
 	if err != nil {
 		return 0, err
 	}
@@ -40,12 +34,6 @@ const idempotencyGet = `-- name: IdempotencyGet :many
 SELECT task, request_hash FROM holdfast.idempotency_keys WHERE tenant = $1 AND owner = $2 AND key = $3
 `
 
-type IdempotencyGetParams struct {
-	Tenant string
-	Owner  string
-	Key    string
-}
-
 type IdempotencyGetRow struct {
 	Task        uuid.UUID
 	RequestHash []byte
@@ -53,8 +41,8 @@ type IdempotencyGetRow struct {
 
 // A key belongs to its owner, even if its task belongs to another one. Near midnight there may be
 // two rows, one of them without a task.
-func (q *Queries) IdempotencyGet(ctx context.Context, db DBTX, arg IdempotencyGetParams) ([]IdempotencyGetRow, error) {
-	rows, err := db.Query(ctx, idempotencyGet, arg.Tenant, arg.Owner, arg.Key)
+func (q *Queries) IdempotencyGet(ctx context.Context, db DBTX, tenant string, owner string, key string) ([]IdempotencyGetRow, error) {
+	rows, err := db.Query(ctx, idempotencyGet, tenant, owner, key)
 	if err != nil {
 		return nil, err
 	}
@@ -197,16 +185,11 @@ SELECT coalesce(s.seq, m.seq)::bigint AS seq
  WHERE m.task = $1 AND m.request_id = $2::uuid AND m.kind = 1
 `
 
-type MessageFindParams struct {
-	Task      uuid.UUID
-	RequestID uuid.UUID
-}
-
 // Finds the message of a call whose answer was lost with its connection (by the index on task and
 // request_id). The seq is the last that the call wrote: that of the status after the message if the
 // message resumed a parked task. No other submitted status has attempt 0.
-func (q *Queries) MessageFind(ctx context.Context, db DBTX, arg MessageFindParams) (int64, error) {
-	row := db.QueryRow(ctx, messageFind, arg.Task, arg.RequestID)
+func (q *Queries) MessageFind(ctx context.Context, db DBTX, task uuid.UUID, requestID uuid.UUID) (int64, error) {
+	row := db.QueryRow(ctx, messageFind, task, requestID)
 	var seq int64
 	err := row.Scan(&seq)
 	return seq, err
@@ -299,11 +282,6 @@ SELECT t.agent, t.last_seq FROM holdfast.task_events e JOIN holdfast.tasks t ON 
  WHERE e.task = $1 AND e.request_id = $2::uuid AND e.kind = 4
 `
 
-type ResumeFindParams struct {
-	Task      uuid.UUID
-	RequestID uuid.UUID
-}
-
 type ResumeFindRow struct {
 	Agent   string
 	LastSeq int64
@@ -311,8 +289,8 @@ type ResumeFindRow struct {
 
 // Finds the resume of a call whose answer was lost with its connection (by the index on task and
 // request_id).
-func (q *Queries) ResumeFind(ctx context.Context, db DBTX, arg ResumeFindParams) (ResumeFindRow, error) {
-	row := db.QueryRow(ctx, resumeFind, arg.Task, arg.RequestID)
+func (q *Queries) ResumeFind(ctx context.Context, db DBTX, task uuid.UUID, requestID uuid.UUID) (ResumeFindRow, error) {
+	row := db.QueryRow(ctx, resumeFind, task, requestID)
 	var i ResumeFindRow
 	err := row.Scan(&i.Agent, &i.LastSeq)
 	return i, err
@@ -527,10 +505,9 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT x.id, x.agent, x.kept, x.last_seq, x.attempt, x.worker_id, x.idle, x.pushes, x.lineage, x.cancel_requested, x.cancel_requested_at, x.idle OR $3::text <> '' AND NOT x.cancel_requested AS logs FROM (
-        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id,
-               (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
-               lck.lineage, lck.cancel_requested, lck.cancel_requested_at FROM lck) x
+    SELECT x.id, x.agent, x.kept, x.last_seq, x.attempt, x.worker_id, x.pushes, x.lineage, x.idle, x.cancel_requested, x.cancel_requested_at, x.idle OR $3::text <> '' AND NOT x.cancel_requested AS logs FROM (
+        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, lck.pushes, lck.lineage,
+               lck.parked OR EXISTS (SELECT FROM free) AS idle, cancel_requested, cancel_requested_at FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -691,8 +668,8 @@ type TaskCreateRow struct {
 // Creating, continuing, canceling and reading tasks.
 //
 // Lock order everywhere: the slots of limits (00002_queue), the tasks row, then its task_queue row, then its
-// push_cursors. TaskRename locks a task that has ended before the slots of its successor. Only QueueClaim and TimersFire
-// start at the queue; they wait for no lock.
+// push_cursors. TaskRename locks a task that has ended before the slots of its successor. Only QueueClaim and
+// TimersFire start at the queue; they wait for no lock.
 //
 // Open tasks have their own partition. A statement about an open task has a condition on the state,
 // so its plan uses only this partition. The condition is state NOT IN (…), because no index can
@@ -902,15 +879,10 @@ WITH RECURSIVE o AS (
 SELECT owner::text AS owner FROM o WHERE owner IS NOT NULL
 `
 
-type TaskOwnersParams struct {
-	Tenant       string
-	HighestState int16
-}
-
 // The owners of a tenant's tasks in states up to a given one, with one lookup in index tasks_listed
 // of each partition for each owner. The index serves statements that compare the owner.
-func (q *Queries) TaskOwners(ctx context.Context, db DBTX, arg TaskOwnersParams) ([]string, error) {
-	rows, err := db.Query(ctx, taskOwners, arg.Tenant, arg.HighestState)
+func (q *Queries) TaskOwners(ctx context.Context, db DBTX, tenant string, highestState int16) ([]string, error) {
+	rows, err := db.Query(ctx, taskOwners, tenant, highestState)
 	if err != nil {
 		return nil, err
 	}
@@ -1126,15 +1098,10 @@ UPDATE holdfast.tasks SET retried_as = $1::uuid
  WHERE id = $2 AND coalesce(retried_as < $1::uuid, true)
 `
 
-type TaskRetriedParams struct {
-	Again uuid.UUID
-	ID    uuid.UUID
-}
-
 // Notes the task that a retry has made of another, unless it has made a later one: a repeated request may find an
 // earlier one. By primary key.
-func (q *Queries) TaskRetried(ctx context.Context, db DBTX, arg TaskRetriedParams) error {
-	_, err := db.Exec(ctx, taskRetried, arg.Again, arg.ID)
+func (q *Queries) TaskRetried(ctx context.Context, db DBTX, again uuid.UUID, iD uuid.UUID) error {
+	_, err := db.Exec(ctx, taskRetried, again, iD)
 	return err
 }
 
@@ -1210,12 +1177,6 @@ SELECT t.id, t.last_seq
                       WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0) t
 `
 
-type TaskSeqsParams struct {
-	Ids     []uuid.UUID
-	Lowest  uuid.UUID
-	Highest uuid.UUID
-}
-
 type TaskSeqsRow struct {
 	ID      uuid.UUID
 	LastSeq int64
@@ -1223,8 +1184,8 @@ type TaskSeqsRow struct {
 
 // The last seq of the logs of many tasks, for the hub's poll. A deleted task has no row. The lowest
 // and the highest id prune the partitions that hold none of them.
-func (q *Queries) TaskSeqs(ctx context.Context, db DBTX, arg TaskSeqsParams) ([]TaskSeqsRow, error) {
-	rows, err := db.Query(ctx, taskSeqs, arg.Ids, arg.Lowest, arg.Highest)
+func (q *Queries) TaskSeqs(ctx context.Context, db DBTX, ids []uuid.UUID, lowest uuid.UUID, highest uuid.UUID) ([]TaskSeqsRow, error) {
+	rows, err := db.Query(ctx, taskSeqs, ids, lowest, highest)
 	if err != nil {
 		return nil, err
 	}
