@@ -1,11 +1,11 @@
 package workers
 
 import (
-	"sync/atomic"
 	"context"
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/notify"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/notifications"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -86,7 +86,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // shows reports whether a notification has the token of this command.
 func (r *receiver) shows(h http.Header) bool {
-	for _, token := range notify.Shown(h) {
+	for _, token := range notifications.Shown(h) {
 		if subtle.ConstantTimeCompare([]byte(token), []byte(r.push.Token)) == 1 {
 			return true
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/resumeurl"
 	"github.com/holdfast-a2a/holdfast/internal/server/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/web"
@@ -41,7 +41,7 @@ type agents struct {
 	leases     map[string]time.Duration // of the runs of remote workers, by agent
 	rpc        []rpc.Agent
 	operation  []dispatch.Agent
-	callbacks  map[string]callback.Agent
+	resumes    map[string]resumeurl.Agent
 	cancelWait time.Duration
 	fronts     fronts
 	cards      map[string]*a2a.Cards // of the servers behind fronts, as they were at the start
@@ -56,7 +56,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, m *telemetr
 		return nil, err
 	}
 	out := &agents{
-		fronts: fronts, cards: fronts.read(ctx, log), history: map[string]wire.History{}, leases: map[string]time.Duration{}, callbacks: map[string]callback.Agent{},
+		fronts: fronts, cards: fronts.read(ctx, log), history: map[string]wire.History{}, leases: map[string]time.Duration{}, resumes: map[string]resumeurl.Agent{},
 	}
 	var mistakes []error
 	for i := range cfg.Agents {
@@ -64,7 +64,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, m *telemetr
 		out.names = append(out.names, a.Name)
 		face := newFace(a, out.cards[a.Name])
 		input, output := face.modes()
-		out.callbacks[a.Name] = callback.Agent{ByGet: a.ResumeByGet, MaxBody: mostResumed}
+		out.resumes[a.Name] = resumeurl.Agent{ByGet: a.ResumeByGet, MaxBody: mostResumed}
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 			DedupeMessages: a.DedupeMessageID, TenantVisible: a.Auth.Visibility == config.VisibleToTenant,

@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/notify"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/notifications"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/resumeurl"
 	"github.com/holdfast-a2a/holdfast/internal/server/keys"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -43,7 +43,7 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 // newAPI makes the public server with its three bindings; nil without the api role.
 func newAPI(
 	e *env, agents *agents, access *access, p *ports, eng *engine.Engine, operations *dispatch.Runner, ring *keys.Ring,
-	callbacks *callback.Handler, runAPI *runapi.API, workerAPI *remote.API, notifications *notify.Handler,
+	resumes *resumeurl.Handler, runAPI *runapi.API, workerAPI *remote.API, fronts *notifications.Handler,
 ) *rpc.Server {
 	if eng == nil {
 		return nil
@@ -78,11 +78,11 @@ func newAPI(
 			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(), Proxies: cfg.TrustedProxies(), Tracer: e.tracer,
 		})
 	}
-	if callbacks != nil {
-		o.Mounts = append(o.Mounts, rpc.Mount{Path: strings.TrimSuffix(task.ResumePath, "/"), Name: "resume", Handler: callbacks})
+	if resumes != nil {
+		o.Mounts = append(o.Mounts, rpc.Mount{Path: strings.TrimSuffix(task.ResumePath, "/"), Name: "resume", Handler: resumes})
 	}
-	if notifications != nil {
-		o.Mounts = append(o.Mounts, rpc.Mount{Path: strings.TrimSuffix(notify.Path, "/"), Name: "notification", Handler: notifications})
+	if fronts != nil {
+		o.Mounts = append(o.Mounts, rpc.Mount{Path: strings.TrimSuffix(notifications.Path, "/"), Name: "notification", Handler: fronts})
 	}
 	if runAPI != nil {
 		o.Mounts = append(o.Mounts, rpc.Mount{Path: runapi.Path, Name: "run API", Handler: runAPI})

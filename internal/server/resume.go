@@ -1,7 +1,7 @@
 package server
 
 import (
-	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/resumeurl"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -15,9 +15,9 @@ func resumeURL(e *env, p *ports, turns *task.Tokens) func(task.ID, int) string {
 // mostResumed bounds the body of a request by resume URL.
 const mostResumed = 256 << 10
 
-func newCallbacks(e *env, agents *agents, st *store.Store, turns *task.Tokens) *callback.Handler {
-	return callback.New(callback.Options{
-		Tokens: turns, Tasks: st, NewID: store.NewID, Agents: agents.callbacks,
+func newCallbacks(e *env, agents *agents, st *store.Store, turns *task.Tokens) *resumeurl.Handler {
+	return resumeurl.New(resumeurl.Options{
+		Tokens: turns, Tasks: st, NewID: store.NewID, Agents: agents.resumes,
 		Timeout: e.cfg.Limits.RequestTimeout, Memory: e.memory, Log: e.log,
 	})
 }

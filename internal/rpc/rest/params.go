@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/protojson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
@@ -137,7 +137,7 @@ func (x *exchange) ofQuery() ([]byte, error) {
 		add(m.Name, rawjson.AppendString(nil, m.Value))
 	}
 	for _, given := range slices.Sorted(maps.Keys(query)) {
-		name := string(proto.CamelCase([]byte(given)))
+		name := string(protojson.CamelCase([]byte(given)))
 		if official, ok := aliases[name]; ok {
 			name = official
 		}

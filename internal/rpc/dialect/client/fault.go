@@ -10,7 +10,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/protojson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -118,7 +118,7 @@ func (d *reader) rpcError() *Error {
 func (d *reader) errorObject(e *Error) {
 	r := d.r
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "error":
 			if r.IsString() {
 				r.Skip()

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/protojson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -135,7 +135,7 @@ func (d *reader) result() *Update {
 	var bare flat
 	u := new(Update)
 	for r.Object(); r.Next(); {
-		switch name := string(proto.Member(r)); name {
+		switch name := string(protojson.Member(r)); name {
 		case "task":
 			u.Task = d.task()
 		case "message":
@@ -230,7 +230,7 @@ func (d *reader) member(name string, f *flat) {
 // wrapped reads a flat object.
 func (d *reader) wrapped(f *flat) {
 	for d.r.Object(); d.r.Next(); {
-		d.member(string(proto.Member(d.r)), f)
+		d.member(string(protojson.Member(d.r)), f)
 	}
 }
 
@@ -305,7 +305,7 @@ type status struct {
 func (d *reader) status() *status {
 	r, s := d.r, new(status)
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "state":
 			s.state = d.state()
 		case "message", "update": // update is in the younger proto files of 0.3
@@ -342,7 +342,7 @@ func (d *reader) state() task.State {
 		d.r.Fail("%q is not a state of a task", cut(name))
 		return task.StateUnspecified
 	}
-	return proto.State(d.r)
+	return protojson.State(d.r)
 }
 
 func cut(s string) string {
@@ -355,7 +355,7 @@ func cut(s string) string {
 func (d *reader) message() *task.Message {
 	m := new(task.Message)
 	for d.r.Object(); d.r.Next(); {
-		d.messageMember(string(proto.Member(d.r)), m)
+		d.messageMember(string(protojson.Member(d.r)), m)
 	}
 	return m
 }
@@ -407,7 +407,7 @@ type chunk struct {
 func (d *reader) artifact() *chunk {
 	r, c := d.r, new(chunk)
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "artifactId":
 			c.ID = d.id()
 		case "index":
@@ -457,7 +457,7 @@ func (d *reader) part() task.Part {
 	contents, kind := 0, ""
 	has := func(k task.PartKind) { p.Kind = k; contents++ }
 	for r.Object(); r.NextOr("data"); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "kind", "type":
 			kind = r.String()
 		case "text":
@@ -512,7 +512,7 @@ func (d *reader) file(p *task.Part) {
 	r := d.r
 	var raw []byte
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "bytes", "data", "fileWithBytes":
 			raw = r.Bytes()
 		case "uri", "fileWithUri":

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/protojson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -25,7 +25,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 	case engine.OpGet:
 		call.Get = &engine.GetRequest{TaskID: named(r, call, nil), WithArtifacts: true}
 	case engine.OpList:
-		call.List = proto.List(r, call)
+		call.List = protojson.List(r, call)
 	case engine.OpCancel:
 		c := new(engine.CancelRequest)
 		c.TaskID = named(r, call, &c.Metadata)
@@ -51,13 +51,13 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 func named(r *rawjson.Reader, call *dialect.Call, metadata *json.RawMessage) string {
 	var id, name string
 	for r.Object(); r.Next(); {
-		switch member := string(proto.Member(r)); {
+		switch member := string(protojson.Member(r)); {
 		case member == "id":
 			id = r.String()
 		case member == "name":
 			name = r.String()
 		case member == "historyLength":
-			call.View.History = proto.Count(r)
+			call.View.History = protojson.Count(r)
 		case member == "metadata" && metadata != nil:
 			*metadata = r.RawObject()
 		default:
@@ -79,7 +79,7 @@ func named(r *rawjson.Reader, call *dialect.Call, metadata *json.RawMessage) str
 func send(r *rawjson.Reader, call *dialect.Call) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: v03.Version, Wait: true, WaitUnsaid: true}
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "message", "request":
 			s.Message = style.Message(r, s)
 		case "configuration":
@@ -101,7 +101,7 @@ func part(r *rawjson.Reader) task.Part {
 	var kind string
 	contents := 0
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "kind":
 			kind = r.String()
 		case "text":
@@ -147,7 +147,7 @@ func ofDataPart(raw json.RawMessage) json.RawMessage {
 func file(r *rawjson.Reader, p *task.Part) {
 	var raw []byte
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "fileWithBytes", "bytes":
 			raw = r.Bytes()
 		case "fileWithUri", "uri":
@@ -171,15 +171,15 @@ func file(r *rawjson.Reader, p *task.Part) {
 func configuration(r *rawjson.Reader, s *engine.SendRequest, view *dialect.View) {
 	s.Wait, s.WaitUnsaid = false, false
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "acceptedOutputModes":
 			s.OutputModes = r.Strings()
 		case "blocking":
 			s.Wait = r.Bool()
 		case "historyLength":
-			view.History = proto.Count(r)
+			view.History = protojson.Count(r)
 		case "pushNotification", "pushNotificationConfig":
-			s.Push = v0.PushConfig(r, proto.Member, true)
+			s.Push = v0.PushConfig(r, protojson.Member, true)
 		default:
 			r.Skip()
 		}

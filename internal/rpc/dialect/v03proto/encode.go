@@ -4,25 +4,25 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/protojson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-var style = &proto.Style{
+var style = &protojson.Style{
 	Canceled: "TASK_STATE_CANCELLED", Parts: "content", ReadPart: part, ShortRoles: true, Final: true,
 	Part: func(dst []byte, p *task.Part) []byte { return appendPart(dst, p, false) },
 }
 
 // younger is the style of later editions of the proto file.
-var younger = func() *proto.Style {
+var younger = func() *protojson.Style {
 	s := *style
 	s.Parts, s.References = "parts", true
 	s.Part = func(dst []byte, p *task.Part) []byte { return appendPart(dst, p, true) }
 	return &s
 }()
 
-func (c Codec) style() *proto.Style {
+func (c Codec) style() *protojson.Style {
 	if c.Younger {
 		return younger
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/protojson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -47,9 +47,9 @@ func setPush(r *rawjson.Reader) *engine.PushRequest {
 func settings(r *rawjson.Reader, at *resource) *engine.PushSetting {
 	var found *engine.PushSetting
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "pushNotificationConfig":
-			found = v0.PushConfig(r, proto.Member, true)
+			found = v0.PushConfig(r, protojson.Member, true)
 		case "config":
 			var inner resource
 			found = settings(r, &inner)
@@ -74,7 +74,7 @@ func namePush(r *rawjson.Reader, op engine.Op) *engine.PushRequest {
 	var at resource
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
-		switch member := string(proto.Member(r)); member {
+		switch member := string(protojson.Member(r)); member {
 		case "id", "taskId":
 			at.task = r.String()
 		case "pushNotificationConfigId":
@@ -84,7 +84,7 @@ func namePush(r *rawjson.Reader, op engine.Op) *engine.PushRequest {
 		case "parent":
 			at.parent = r.String()
 		default:
-			if op != engine.OpPushList || !proto.PushPage(r, member, p) {
+			if op != engine.OpPushList || !protojson.PushPage(r, member, p) {
 				r.Skip()
 			}
 		}

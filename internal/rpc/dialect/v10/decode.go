@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/protojson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -21,7 +21,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 	case engine.OpGet:
 		call.Get = &engine.GetRequest{TaskID: named(r, call, nil), WithArtifacts: true}
 	case engine.OpList:
-		call.List = proto.List(r, call)
+		call.List = protojson.List(r, call)
 	case engine.OpCancel:
 		call.Cancel = new(engine.CancelRequest)
 		call.Cancel.TaskID = named(r, call, &call.Cancel.Metadata)
@@ -46,7 +46,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 func send(r *rawjson.Reader, call *dialect.Call) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, Wait: true}
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "tenant":
 			call.Tenant = r.String()
 		case "message":
@@ -68,7 +68,7 @@ func part(r *rawjson.Reader) task.Part {
 	var p task.Part
 	contents := 0
 	for r.Object(); r.NextOr("data"); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "text":
 			p.Kind, p.Text = task.PartText, r.String()
 			contents++
@@ -104,13 +104,13 @@ func part(r *rawjson.Reader) task.Part {
 // configuration reads SendMessageConfiguration.
 func configuration(r *rawjson.Reader, s *engine.SendRequest, call *dialect.Call) {
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "acceptedOutputModes":
 			s.OutputModes = r.Strings()
 		case "returnImmediately":
 			s.Wait = !r.Bool()
 		case "historyLength":
-			call.View.History = proto.Count(r)
+			call.View.History = protojson.Count(r)
 		case "taskPushNotificationConfig":
 			_, s.Push = pushConfig(r, "configuration.taskPushNotificationConfig", &call.PushTenant)
 		default:
@@ -123,13 +123,13 @@ func configuration(r *rawjson.Reader, s *engine.SendRequest, call *dialect.Call)
 func named(r *rawjson.Reader, call *dialect.Call, metadata *json.RawMessage) (id string) {
 	card := call.Op == engine.OpExtendedCard
 	for r.Object(); r.Next(); {
-		switch member := string(proto.Member(r)); {
+		switch member := string(protojson.Member(r)); {
 		case member == "tenant":
 			call.Tenant = r.String()
 		case member == "id" && !card:
 			id = r.String()
 		case member == "historyLength" && call.Op == engine.OpGet:
-			call.View.History = proto.Count(r)
+			call.View.History = protojson.Count(r)
 		case member == "metadata" && metadata != nil:
 			*metadata = r.RawObject()
 		default:

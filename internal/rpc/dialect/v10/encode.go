@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/protojson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-var style = &proto.Style{Canceled: "TASK_STATE_CANCELED", Parts: "parts", Part: appendPart, ReadPart: part, References: true}
+var style = &protojson.Style{Canceled: "TASK_STATE_CANCELED", Parts: "parts", Part: appendPart, ReadPart: part, References: true}
 
 // Result renders a Task, or for a send a SendMessageResponse.
 func (Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {

@@ -4,7 +4,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rawjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/protojson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -13,7 +13,7 @@ import (
 func pushConfig(r *rawjson.Reader, member string, tenant *string) (taskID string, s *engine.PushSetting) {
 	s = &engine.PushSetting{Member: member}
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "tenant":
 			*tenant = r.String()
 		case "id":
@@ -38,7 +38,7 @@ func pushConfig(r *rawjson.Reader, member string, tenant *string) (taskID string
 func authentication(r *rawjson.Reader, s *engine.PushSetting) {
 	scheme := ""
 	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
+		switch string(protojson.Member(r)) {
 		case "scheme":
 			scheme = r.String()
 		case "credentials":
@@ -64,7 +64,7 @@ func setPush(r *rawjson.Reader, call *dialect.Call) *engine.PushRequest {
 func namePush(r *rawjson.Reader, call *dialect.Call) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
-		switch member := string(proto.Member(r)); member {
+		switch member := string(protojson.Member(r)); member {
 		case "tenant":
 			call.Tenant = r.String()
 		case "taskId":
@@ -72,7 +72,7 @@ func namePush(r *rawjson.Reader, call *dialect.Call) *engine.PushRequest {
 		case "id":
 			p.ConfigID = r.String()
 		default:
-			if call.Op != engine.OpPushList || !proto.PushPage(r, member, p) {
+			if call.Op != engine.OpPushList || !protojson.PushPage(r, member, p) {
 				r.Skip()
 			}
 		}

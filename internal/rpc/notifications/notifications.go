@@ -1,7 +1,7 @@
-// Package notify receives the push notifications of A2A servers behind fronts. A notification says only that a task has news:
+// Package notifications receives the push notifications of A2A servers behind fronts. A notification says only that a task has news:
 // the handler drops its content, and the run reads the task. Notifications get lost, come twice and
 // out of order, and differ between servers.
-package notify
+package notifications
 
 import (
 	"io"

@@ -1,6 +1,6 @@
-// Package callback serves resume URLs: a request by one begins the next turn of a task that asks for input. The URL is the
+// Package resumeurl serves resume URLs: a request by one begins the next turn of a task that asks for input. The URL is the
 // credential, so the schemes of the agent do not apply, and no page needs CORS to send a form.
-package callback
+package resumeurl
 
 import (
 	"context"

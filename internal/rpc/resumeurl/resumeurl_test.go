@@ -1,4 +1,4 @@
-package callback_test
+package resumeurl_test
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/resumeurl"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/rpctest"
 )
@@ -57,18 +57,18 @@ type rig struct {
 	log    rpctest.Logs
 }
 
-func newRig(t *testing.T, of *tasks, set ...func(*callback.Options)) *rig {
+func newRig(t *testing.T, of *tasks, set ...func(*resumeurl.Options)) *rig {
 	t.Helper()
 	f := &rig{t: t, tasks: of, tokens: task.NewTokens([][]byte{[]byte("a key of thirty-two bytes.......")})}
 	log := slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	o := callback.Options{
+	o := resumeurl.Options{
 		Tokens: f.tokens, Tasks: of, NewID: func() task.ID { return task.ID{7} }, Timeout: time.Minute, Log: log,
-		Agents: map[string]callback.Agent{"web": {ByGet: true, MaxBody: 8}, "post": {MaxBody: 128 << 10}},
+		Agents: map[string]resumeurl.Agent{"web": {ByGet: true, MaxBody: 8}, "post": {MaxBody: 128 << 10}},
 	}
 	for _, change := range set {
 		change(&o)
 	}
-	f.Server = httptest.NewServer(rpc.New(rpc.Options{Mounts: []rpc.Mount{{Path: "/resume", Handler: callback.New(o)}}, Log: log}))
+	f.Server = httptest.NewServer(rpc.New(rpc.Options{Mounts: []rpc.Mount{{Path: "/resume", Handler: resumeurl.New(o)}}, Log: log}))
 	t.Cleanup(f.Close)
 	return f
 }
@@ -212,7 +212,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	} {
 		at := f
 		if c.status == http.StatusRequestTimeout {
-			at = newRig(t, &tasks{agent: "web"}, func(o *callback.Options) { o.Timeout = 100 * time.Millisecond })
+			at = newRig(t, &tasks{agent: "web"}, func(o *resumeurl.Options) { o.Timeout = 100 * time.Millisecond })
 		}
 		conn := rpctest.Dial(t, at.Server, "POST "+at.path()+" HTTP/1.1\r\nHost: x\r\n"+c.sent)
 		if c.hangUp {
@@ -233,7 +233,7 @@ func TestBodiesHoldMemory(t *testing.T) {
 	t.Parallel()
 	budgets := limit.NewBudgets(16 << 20)
 	budgets.Requests.Large.Patience = time.Millisecond
-	f := newRig(t, &tasks{agent: "post"}, func(o *callback.Options) { o.Memory = budgets })
+	f := newRig(t, &tasks{agent: "post"}, func(o *resumeurl.Options) { o.Memory = budgets })
 	large := strings.Repeat("x", 128<<10)
 	all := budgets.Requests.Large.Stat().Size
 	require.NoError(t, budgets.Requests.Large.Take(t.Context(), limit.Holder{}, all))

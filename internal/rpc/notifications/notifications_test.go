@@ -1,4 +1,4 @@
-package notify_test
+package notifications_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/notify"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/notifications"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -24,21 +24,21 @@ var (
 // rig is the public server, which receives notifications.
 type rig struct {
 	*httptest.Server
-	*notify.Handler
+	*notifications.Handler
 	mu   sync.Mutex
 	came []task.ID
 	said map[string]int // outcomes
 }
 
 // with returns a handler with one key, which makes tokens.
-func with(key []byte) *notify.Handler {
-	return notify.New(notify.Options{Tokens: task.NewTokens([][]byte{key})})
+func with(key []byte) *notifications.Handler {
+	return notifications.New(notifications.Options{Tokens: task.NewTokens([][]byte{key})})
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{said: map[string]int{}}
-	r.Handler = notify.New(notify.Options{Tokens: task.NewTokens([][]byte{key, oldKey}), MaxBody: 1 << 10, Notified: func(id task.ID) {
+	r.Handler = notifications.New(notifications.Options{Tokens: task.NewTokens([][]byte{key, oldKey}), MaxBody: 1 << 10, Notified: func(id task.ID) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.came = append(r.came, id)

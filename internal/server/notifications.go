@@ -5,26 +5,26 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/notify"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/notifications"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
 // newNotifications makes the handler of the notifications of agents behind fronts, and lets these fronts ask for them. It
 // returns nil if the configuration wants none.
-func newNotifications(ctx context.Context, e *env, p *ports, agents *agents, st *store.Store, bus *signal.Bus) (*notify.Handler, error) {
-	var handler *notify.Handler
+func newNotifications(ctx context.Context, e *env, p *ports, agents *agents, st *store.Store, bus *signal.Bus) (*notifications.Handler, error) {
+	var handler *notifications.Handler
 	for i := range e.cfg.Agents {
 		a := &e.cfg.Agents[i]
 		if a.Executor.Kind != config.ExecutorA2A || !a.Executor.A2A.Push {
 			continue
 		}
 		if handler == nil {
-			tokens, err := newTokens(ctx, st, notify.Purpose)
+			tokens, err := newTokens(ctx, st, notifications.Purpose)
 			if err != nil {
 				return nil, err
 			}
-			handler = notify.New(notify.Options{
+			handler = notifications.New(notifications.Options{
 				URL: e.cfg.RunAPIURL(p.baseURL(e.cfg)), Tokens: tokens, MaxBody: int64(e.cfg.Limits.MaxBody), Notified: bus.Notified.Announce,
 				Counted: e.metrics.Notified,
 			})
