@@ -168,7 +168,7 @@ var long = map[string]int{
 	"QueueClaim": 86, // it must lock queue rows and tasks in one snapshot, and counts only what it could lock
 }
 
-// What few rows need is in a statement of its own, in the same transaction. Each part of a statement costs, also without rows.
+// A statement writes only what most rows need; others of the same transaction write the rest. Each part costs, also without rows.
 func TestStatementsAreShort(t *testing.T) {
 	t.Parallel()
 	const most = 60

@@ -172,7 +172,7 @@ type appended struct {
 	waits []dbsqlc.TurnsWaitRow
 }
 
-// appendRows writes runs. What few of them do has statements of its own, in the same transaction.
+// appendRows writes runs. Statements of their own, in the same transaction, write waits and further turns, which few runs have.
 func (s *Store) appendRows(ctx context.Context, arg dbsqlc.EventsAppendParams, next dbsqlc.TurnsNextParams, wait dbsqlc.TurnsWaitParams) (w appended, err error) {
 	queries := []func(dbsqlc.DBTX) error{func(db dbsqlc.DBTX) (err error) {
 		w.rows, err = s.q.EventsAppend(ctx, db, arg)

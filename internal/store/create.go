@@ -263,7 +263,7 @@ type creation struct {
 	refused map[uuid.UUID]int32 // the exceeded limits
 }
 
-// createRows writes creates. What may be refused or taken is admitted first, in the same transaction.
+// createRows writes creates. It first admits those that may be refused or taken, in the same transaction.
 func (s *Store) createRows(ctx context.Context, items []*create) (done creation, err error) {
 	var asked []*create
 	for _, c := range items {
