@@ -7,8 +7,8 @@
 -- the whole queue. since[i] skips the dead prefix of the index, which vacuum cannot remove while
 -- another session has an old snapshot. Index task_queue_ready.
 --
--- For remote workers there are seats, and slots[i] of them for agents[i]: its runs go to the workers
--- seat_workers[j] with seat_agents[j] = agents[i], in the order of the arrays. Their lease begins now and lasts
+-- For remote workers there are slots of theirs, and slots[i] of them for agents[i]: its runs go to the workers
+-- remote_workers[j] with worker_agents[j] = agents[i], in the order of the arrays. Their lease begins now and lasts
 -- leases[i] (0: none, they are not remote), a replica looks at them after looks[i], and the run API writes their
 -- events.
 --
@@ -69,17 +69,17 @@ WITH a AS MATERIALIZED (
          WHERE x.id = ANY((SELECT ids FROM b)::uuid[]) AND x.state NOT IN (3, 4, 5, 6, 7, 8)
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
-), seat AS MATERIALIZED (
+), slot AS MATERIALIZED (
     SELECT u.agent, u.worker, row_number() OVER (PARTITION BY u.agent ORDER BY u.ord) AS nth
-      FROM (SELECT unnest(@seat_agents::text[]) AS agent, unnest(@seat_workers::uuid[]) AS worker,
-                   generate_subscripts(@seat_agents::text[], 1) AS ord) u
+      FROM (SELECT unnest(@worker_agents::text[]) AS agent, unnest(@remote_workers::uuid[]) AS worker,
+                   generate_subscripts(@worker_agents::text[], 1) AS ord) u
 ), given AS MATERIALIZED (
-    SELECT o.id, coalesce(seat.worker, @worker::uuid) AS worker, nullif(a.lease, '0') AS lease,
+    SELECT o.id, coalesce(slot.worker, @worker::uuid) AS worker, nullif(a.lease, '0') AS lease,
            nullif(a.look, '0') AS look
       FROM (SELECT q.id, q.agent, row_number() OVER (PARTITION BY q.agent ORDER BY q.available_at, q.id) AS nth
               FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM l)::uuid[])) o
       JOIN a ON a.agent = o.agent
-      LEFT JOIN seat ON seat.agent = o.agent AND seat.nth = o.nth
+      LEFT JOIN slot ON slot.agent = o.agent AND slot.nth = o.nth
 ), q AS (
     UPDATE holdfast.task_queue q
        SET worker_id = (SELECT given.worker FROM given WHERE given.id = q.id), tries = q.tries + 1,
@@ -265,7 +265,7 @@ UPDATE holdfast.tasks t
    AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
 RETURNING t.id;
 
--- name: RunHeard :one
+-- name: RunBeat :one
 -- Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
 -- that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
 UPDATE holdfast.tasks t

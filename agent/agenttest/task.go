@@ -213,7 +213,7 @@ func (k *Task) answer(c store.NewCall, r agent.Result) {
 func (k *Task) called(c store.NewCall, call *task.Call) (*task.Task, task.Fence) {
 	k.t.Helper()
 	if !c.Answers {
-		n := &store.NewTask{Message: call.Message, Called: true, Seat: store.Seat{Worker: k.others}, Task: task.Task{
+		n := &store.NewTask{Message: call.Message, Called: true, Slot: store.Slot{Worker: k.others}, Task: task.Task{
 			ID: c.Task, PublicID: c.Task.String(), Agent: c.Agent, Tenant: k.header.Tenant, Owner: k.header.Owner,
 			ContextID: cmp.Or(call.ContextID, k.header.ContextID), Dialect: k.header.Dialect, Metadata: call.Metadata,
 		}}

@@ -54,7 +54,7 @@ type fanout interface {
 // Slot is a reserved place for one run, of this process or of a remote worker that waits at it. It is reserved before its
 // task exists. The holder must call Start or Release.
 type Slot interface {
-	Seat() store.Seat
+	Claimer() store.Slot
 	Start(c *store.Claimed)
 	Release(err error) // why the task was not created
 }

@@ -215,7 +215,7 @@ func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, sub
 	var slot Slot
 	if v.opt.Reserve != nil && n.Reopens == nil {
 		if slot = v.opt.Reserve(n.Task.Agent); slot != nil {
-			n.Seat = slot.Seat()
+			n.Slot = slot.Claimer()
 		}
 	}
 	ev, err := v.store.Create(ctx, n)
@@ -252,7 +252,7 @@ func (v *View) taken(ctx context.Context, r *SendRequest, n *store.NewTask, subs
 	if byKey {
 		return v.begin(h, subscribe), nil
 	}
-	n.Seat = store.Seat{}
+	n.Slot = store.Slot{}
 	if n.Reopens != nil { // another message reopened it first
 		n.Reopens, n.Message.References = nil, n.Message.References[:len(n.Message.References)-1]
 	}

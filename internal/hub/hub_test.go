@@ -107,7 +107,7 @@ func (r *replica) run() *run {
 	n := &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "0.3"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
-		Seat:    store.Seat{Worker: store.NewID()},
+		Slot:    store.Slot{Worker: store.NewID()},
 	}
 	storetest.Must(r.store.Create(r.t.Context(), n))(r.t)
 	h := storetest.Must(r.store.Header(r.t.Context(), id))(r.t)

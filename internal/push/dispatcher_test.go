@@ -86,7 +86,7 @@ func (r *replica) begin(c *task.PushConfig) *run {
 	created := storetest.Must(r.Create(r.t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "1.0"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
-		Seat:    store.Seat{Worker: r.id}, Push: c,
+		Slot:    store.Slot{Worker: r.id}, Push: c,
 	}))(r.t)
 	return &run{id: id, fence: store.FirstFence(&task.Task{CreatedAt: created.At})}
 }

@@ -278,7 +278,7 @@ func TestAllOperationsConcurrently(t *testing.T) {
 			made := fresh("a")
 			mu.Lock()
 			if rand.N(2) == 0 {
-				made.Seat.Worker = workers[0]
+				made.Slot.Worker = workers[0]
 			}
 			mu.Unlock()
 			ev, err := f.Create(t.Context(), made)
@@ -289,7 +289,7 @@ func TestAllOperationsConcurrently(t *testing.T) {
 			h.CreatedAt = ev.At
 			mu.Lock()
 			headers[rand.N(few)] = &h
-			if !made.Seat.Worker.IsZero() {
+			if !made.Slot.Worker.IsZero() {
 				pens = append(pens, &pen{s: f.Store, c: &Claimed{Task: &h, Fence: FirstFence(&h)}})
 			}
 			mu.Unlock()

@@ -67,9 +67,9 @@ func (c *Claimed) Said() task.Seq {
 type Demand struct {
 	Agent string
 	Slots int // of a worker of this process
-	// Seats has the remote worker of each run instead, in the order in which they get one. The run API writes the events of
+	// Workers has the remote worker of each run instead, in the order in which they get one. The run API writes the events of
 	// these runs. Their leases last for Lease, and a replica looks at them after Look, at most Lease.
-	Seats       []task.ID
+	Workers     []task.ID
 	Lease, Look time.Duration
 	// Since skips queue rows that became available earlier; zero skips none. An earlier run says it (Claimed).
 	Since time.Time
@@ -109,20 +109,20 @@ func FirstFence(h *task.Task) task.Fence {
 
 func claimedAt(f task.Fence) time.Time { return time.UnixMicro(f.ClaimedAt) }
 
-// Claim claims due tasks for a worker or for remote workers (Demand.Seats), and raises their attempt. The oldest come first. If its
+// Claim claims due tasks for a worker or for remote workers (Demand.Workers), and raises their attempt. The oldest come first. If its
 // connection dies, the outcome is unknown: Owned then finds the runs of the worker, and the leases of the others end.
 func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Claimed, error) {
 	arg := dbsqlc.QueueClaimParams{
-		Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}, SeatAgents: []string{}, SeatWorkers: []uuid.UUID{},
+		Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}, WorkerAgents: []string{}, RemoteWorkers: []uuid.UUID{},
 		Small: limit.SmallBytes, Bytes: claimBytes, Most: claimBytes, Alone: true,
 	}
 	for i := range want {
 		d := &want[i]
-		arg.Agents, arg.Slots = append(arg.Agents, d.Agent), append(arg.Slots, int32(d.Slots+len(d.Seats)))
+		arg.Agents, arg.Slots = append(arg.Agents, d.Agent), append(arg.Slots, int32(d.Slots+len(d.Workers)))
 		arg.Since, arg.Older = append(arg.Since, d.Since), append(arg.Older, d.Older)
 		arg.Leases, arg.Looks = append(arg.Leases, d.Lease), append(arg.Looks, d.Look)
-		for _, w := range d.Seats {
-			arg.SeatAgents, arg.SeatWorkers = append(arg.SeatAgents, d.Agent), append(arg.SeatWorkers, uuid.UUID(w))
+		for _, w := range d.Workers {
+			arg.WorkerAgents, arg.RemoteWorkers = append(arg.WorkerAgents, d.Agent), append(arg.RemoteWorkers, uuid.UUID(w))
 		}
 		for _, id := range d.Skip {
 			arg.Skip = append(arg.Skip, uuid.UUID(id))

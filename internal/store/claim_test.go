@@ -54,7 +54,7 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	w := f.worker(time.Hour)
 	for name, one := range map[string]Demand{
 		"in the process":    {Slots: 2},
-		"of remote workers": {Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour},
+		"of remote workers": {Workers: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour},
 	} {
 		claim := func(alone bool) []*Claimed {
 			one.Agent, one.Bytes, one.Further = "a", limit.SmallBytes, !alone

@@ -418,7 +418,7 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 			})
 			return err
 		},
-		beats:  func(int) error { _, err := f.Heard(ctx, steps.c.Task.ID, steps.c.Fence, -1, 0); return err },
+		beats:  func(int) error { _, err := f.Beat(ctx, steps.c.Task.ID, steps.c.Fence, -1, 0); return err },
 		duties: func(int) error { _, err := f.Lead(ctx, "duty", worker, time.Hour); return err },
 		catchUps: func(int) error {
 			_, err := f.LastSeqs(ctx, []task.ID{read.ID})

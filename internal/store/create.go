@@ -29,19 +29,19 @@ type NewTask struct {
 	Request     *task.Request // that carried the message, or nil
 	Forwarded   task.Forwarded
 	Idempotency Idempotency
-	Seat        Seat             // not zero: its worker claims the task in the same commit, as attempt 1
+	Slot        Slot             // not zero: its worker claims the task in the same commit, as attempt 1
 	Push        *task.PushConfig // set in the same commit, or nil
 	Limits      Limits
 	// Reopens is the ended task whose client-chosen id the new task takes over. Its server-made id
-	// then becomes its public id. Seat must be zero. Create fills in Task.StreamBase.
+	// then becomes its public id. Slot must be zero. Create fills in Task.StreamBase.
 	Reopens *task.Task
 	// Called says that an agent has called the task: CallsNew has listed it. Create returns ErrTaken if it exists, or if its
 	// caller does not wait for it any more.
 	Called bool
 }
 
-// Seat is a place for a run at a worker.
-type Seat struct {
+// Slot is a free place for a run at a worker.
+type Slot struct {
 	Worker task.ID
 	Lease  time.Duration // of a remote worker; 0: the worker is a server process
 	Look   time.Duration // until a replica looks at the run, at most Lease
@@ -50,7 +50,7 @@ type Seat struct {
 // Limits bound the creation of tasks, exactly and over all replicas. 0 means no limit.
 type Limits struct {
 	Live  int // of the owner's open tasks with the agent
-	Queue int // of the agent's queued tasks; a task that is created with a seat does not count
+	Queue int // of the agent's queued tasks; a task that is created with a slot does not count
 }
 
 // Limits that a create can exceed, as its statement numbers them.
@@ -161,7 +161,7 @@ func (v View) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	}
 	ev := &task.Event{Task: n.Task.ID, Seq: 1, Kind: task.EventMessage, At: r.at, Message: n.Message}
 	v.s.committed(ev)
-	if n.Seat.Worker.IsZero() && v.s.listener != nil {
+	if n.Slot.Worker.IsZero() && v.s.listener != nil {
 		v.s.listener.Ready(n.Task.Agent)
 	}
 	return ev, nil
@@ -329,7 +329,7 @@ func (c *create) ordinary() bool {
 
 // queueLimit returns the limit of the agent's queue, or 0 for a task that does not wait in it.
 func (c *create) queueLimit() int32 {
-	if !c.Seat.Worker.IsZero() {
+	if !c.Slot.Worker.IsZero() {
 		return 0
 	}
 	return int32(c.Limits.Queue)
@@ -385,7 +385,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		arg.Ids[i], arg.ClientIds[i], arg.Agents[i], arg.Tenants[i], arg.Owners[i] = uuid.UUID(t.ID), c.clientID(), t.Agent, t.Tenant, t.Owner
 		arg.ContextIds[i], arg.Dialects[i], arg.Metadatas[i], arg.Traceparents[i] = t.ContextID, t.Dialect, string(t.Metadata), t.Traceparent
 		arg.Pushes[i], arg.Called[i], arg.StreamBases[i] = c.Push != nil, c.Called, int64(t.StreamBase)
-		arg.Workers[i], arg.Leases[i], arg.Looks[i] = uuid.UUID(c.Seat.Worker), c.Seat.Lease, c.Seat.Look
+		arg.Workers[i], arg.Leases[i], arg.Looks[i] = uuid.UUID(c.Slot.Worker), c.Slot.Lease, c.Slot.Look
 		arg.Payloads[i], arg.MessageBytes[i], arg.Forwarded[i], audits[i] = c.payload, int32(len(c.payload)), c.forwarded, c.audit
 	}
 	arg.Audits = entries(audits...)

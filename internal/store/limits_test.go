@@ -78,7 +78,7 @@ func TestBatchWithFullQueue(t *testing.T) {
 	f := parallel(t)
 	worker := f.worker(time.Hour)
 	claimed := func(n *NewTask) *NewTask {
-		n.Seat.Worker = worker
+		n.Slot.Worker = worker
 		return n
 	}
 	f.create(fresh("a"))

@@ -80,14 +80,14 @@ func TestRequestsToLockedTasksLeaveConnections(t *testing.T) {
 	beats, states := f.running("a"), f.running("a")
 	releases = append(releases, f.lock(beats.c.Task.ID), f.lock(states.c.Task.ID))
 	for range 2 * conns {
-		repeat(func() error { _, err := f.Heard(ctx, beats.c.Task.ID, beats.c.Fence, -1, 0); return err })
+		repeat(func() error { _, err := f.Beat(ctx, beats.c.Task.ID, beats.c.Fence, -1, 0); return err })
 		repeat(func() error {
 			_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{Task: states.c.Task}, Fence: states.c.Fence, Value: []byte("1"), Version: AnyVersion, RequestID: NewID()})
 			return err
 		})
 	}
 	f.retries("message")
-	f.retries("heard")
+	f.retries("beat")
 	// If each of them waited for a connection that waits for a lock, all would take much longer than the context lasts.
 	within := waittest.Context(t)
 	for range 100 {

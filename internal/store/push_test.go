@@ -273,7 +273,7 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	n := fresh("a")
 	n.Push = hook("c", "h")
 	n.Push.Token, n.Push.Schemes = "tok", []string{"Bearer"}
-	n.Seat.Worker = f.worker(time.Hour)
+	n.Slot.Worker = f.worker(time.Hour)
 	without := fresh("a")
 	var g errgroup.Group
 	for _, x := range []*NewTask{n, without} {

@@ -57,17 +57,17 @@ func (s *Store) HandOver(ctx context.Context, id task.ID, run task.Fence) error 
 	return translate("hand over a run", err)
 }
 
-// Heard notes that the agent of an attempt is there, and counts posted events that have no row in the log: those from ordinal
+// Beat notes that the agent of an attempt is there, and counts posted events that have no row in the log: those from ordinal
 // to after. With a negative ordinal it counts none. It returns whether the run was asked to end.
 // Errors: task.LeaseLost, also if another upload has come between.
-func (s *Store) Heard(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (canceled bool, err error) {
+func (s *Store) Beat(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (canceled bool, err error) {
 	leave, err := s.turns.enter(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	defer leave()
-	err = s.View.again(ctx, "heard", func() (err error) {
-		canceled, err = s.q.RunHeard(ctx, s.writes(), dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run), Ordinal: max(ordinal, -1), After: after})
+	err = s.View.again(ctx, "beat", func() (err error) {
+		canceled, err = s.q.RunBeat(ctx, s.writes(), dbsqlc.RunBeatParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run), Ordinal: max(ordinal, -1), After: after})
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -122,14 +122,14 @@ func TestHeard(t *testing.T) {
 	_, never := must2(f.Silence(t.Context(), id, run))(t)
 	require.True(t, never)
 
-	require.False(t, storetest.Must(f.Heard(t.Context(), id, run, -1, 0))(t))
+	require.False(t, storetest.Must(f.Beat(t.Context(), id, run, -1, 0))(t))
 	f.exec("UPDATE holdfast.tasks SET heard_at = now() - interval '1 hour'")
 	silence, never := must2(f.Silence(t.Context(), id, run))(t)
 	require.False(t, never)
 	require.GreaterOrEqual(t, silence, time.Hour)
 
 	heard := func(run task.Fence, ordinal, after int64) error {
-		_, err := f.Heard(t.Context(), id, run, ordinal, after)
+		_, err := f.Beat(t.Context(), id, run, ordinal, after)
 		return err
 	}
 	require.ErrorIs(t, heard(run, 0, 2), task.LeaseLost, "its worker writes it")
@@ -137,7 +137,7 @@ func TestHeard(t *testing.T) {
 	require.NoError(t, heard(run, 0, 2))
 	require.ErrorIs(t, heard(run, 0, 2), task.LeaseLost, "the ordinal does not fit")
 	f.ok(f.Cancel(t.Context(), p.c.Task, nil))
-	require.True(t, storetest.Must(f.Heard(t.Context(), id, run, -1, 0))(t))
+	require.True(t, storetest.Must(f.Beat(t.Context(), id, run, -1, 0))(t))
 	next := run
 	next.Attempt++
 	require.ErrorIs(t, heard(next, -1, 0), task.LeaseLost)

@@ -231,7 +231,7 @@ func TestPlansOfHotQueries(t *testing.T) {
 				require.NotRegexp(t, seq, plan, "%s: %s", setting, name)
 			}
 			switch name {
-			case "EventsAppend", "TurnsNext", "TurnsWait", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsHeld", "RunsRescue", "RunHandOver", "RunHeard", "RunSilence", "MessageAppend", "TaskResume", "TaskCancel":
+			case "EventsAppend", "TurnsNext", "TurnsWait", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsHeld", "RunsRescue", "RunHandOver", "RunBeat", "RunSilence", "MessageAppend", "TaskResume", "TaskCancel":
 				require.Contains(t, plan, "on tasks_open", name)
 				require.NotRegexp(t, ` tasks_(ended|kept|dated|\d+)`, plan, "%s: ended tasks are in no plan", name)
 			case "RemoteExpire", "RemoteLook":
@@ -303,10 +303,10 @@ func TestPlansForEmptyQueue(t *testing.T) {
 		for i, l := range lines {
 			if strings.Contains(l, "Join Filter") && !slices.Contains(within, name) {
 				// Processes and signing keys are few. At most a thousand runs are freed at once, and at most a batch
-				// of runs claimed or written, of seats for runs, or of webhooks claimed or recorded.
+				// of runs claimed or written, of slots for runs, or of webhooks claimed or recorded.
 				// The filter on the ordinal comes after a join by task and attempt.
 				assert.Regexp(t, `Join Filter: \((\(r\.ordinal = '-1'::integer\) OR .*|w\.id = q\.worker_id|mine\.id = queued\.id|t\.id = q\.id|t_2\.id = (mine|mine_1|e)\.id|(mine_\d|q_\d|e)\.id = t_2\.id|q_2\.id = e_1\.id|e_1\.id = q_2\.id|`+
-					`(seat|o)\.agent = a_\d\.agent|\(row_number\(\) OVER (?:w\d|\(\?\))\) = seat\.nth|later\.active_at > k\.active_at|\((many|k_\d|e)\.task = (many|k_\d|e)\.task\) AND \(\w+\.config_id = \w+\.config_id\))\)`, l, "%s: %s", name, strings.Join(lines, "\n"))
+					`(slot|o)\.agent = a_\d\.agent|\(row_number\(\) OVER (?:w\d|\(\?\))\) = slot\.nth|later\.active_at > k\.active_at|\((many|k_\d|e)\.task = (many|k_\d|e)\.task\) AND \(\w+\.config_id = \w+\.config_id\))\)`, l, "%s: %s", name, strings.Join(lines, "\n"))
 			}
 			if m := node.FindStringSubmatch(l); m != nil && !slices.Contains(rare, name) {
 				sought := i+1 < len(lines) && strings.Contains(lines[i+1], "Index Cond")

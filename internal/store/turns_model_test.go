@@ -473,7 +473,7 @@ func (m *turnMachine) late() {
 		p.ordinal++
 	} else {
 		require.ErrorIs(m, m.f.GiveBack(context.Background(), Requeue{Task: m.h.ID, Agent: m.h.Agent, Fence: p.c.Fence}), task.LeaseLost)
-		require.ErrorIs(m, errOf(m.f.Heard(context.Background(), m.h.ID, p.c.Fence, -1, 0)), task.LeaseLost)
+		require.ErrorIs(m, errOf(m.f.Beat(context.Background(), m.h.ID, p.c.Fence, -1, 0)), task.LeaseLost)
 		require.ErrorIs(m, errOf(p.setState(context.Background(), rapid.Bool().Draw(m.T, "in context"), "1", AnyVersion)), task.LeaseLost)
 	}
 	late, done := make(chan answer, 1), make(chan answer, 1)

@@ -48,7 +48,7 @@ func TestBatchWithTakenIDs(t *testing.T) {
 	owner := chosen("a", "taken")
 	owner.Task.Owner = "somebody else"
 	claimed := fresh("a")
-	claimed.Seat.Worker = f.worker(time.Hour)
+	claimed.Slot.Worker = f.worker(time.Hour)
 	got := f.asOneBatch(
 		fresh("a"),
 		chosen("a", "taken"),
@@ -72,7 +72,7 @@ func TestBatchWithTakenIDs(t *testing.T) {
 
 	h := storetest.Must(f.Header(t.Context(), claimed.Task.ID))(t)
 	require.Equal(t, task.StateSubmitted, h.Status.State)
-	require.Equal(t, []Owned{{Task: claimed.Task.ID, Fence: FirstFence(h)}}, storetest.Must(f.Owned(t.Context(), claimed.Seat.Worker))(t))
+	require.Equal(t, []Owned{{Task: claimed.Task.ID, Fence: FirstFence(h)}}, storetest.Must(f.Owned(t.Context(), claimed.Slot.Worker))(t))
 	p := &pen{s: f.Store, c: &Claimed{Task: h, Fence: FirstFence(h)}}
 	p.must(t, status(task.StateWorking))
 }

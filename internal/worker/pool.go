@@ -177,8 +177,8 @@ type Slot struct {
 	agent  *slots
 }
 
-// Seat returns what claims the task.
-func (s *Slot) Seat() store.Seat { return store.Seat{Worker: s.worker} }
+// Claimer returns what claims the task.
+func (s *Slot) Claimer() store.Slot { return store.Slot{Worker: s.worker} }
 
 // Reserve takes a slot if the agent has a free one, is not away, and no older task is known to wait;
 // otherwise it returns nil. The caller must call Start or Release.

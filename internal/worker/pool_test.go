@@ -215,7 +215,7 @@ func TestReservedSlots(t *testing.T) {
 		require.Nil(t, p.pool.Reserve("a"), "one at a time")
 		slot.Release(task.RateLimited)
 		slot = p.pool.Reserve("a")
-		require.Equal(t, store.Seat{Worker: *p.id.Load()}, slot.Seat())
+		require.Equal(t, store.Slot{Worker: *p.id.Load()}, slot.Claimer())
 		h := p.create("a", "x")
 		waittest.Advance(time.Hour)
 		p.is(h, task.StateSubmitted)

@@ -137,7 +137,7 @@ func (v *Visit) Flush(ctx context.Context) error {
 	if over || to <= from {
 		return nil
 	}
-	if _, err := v.run.pool.opt.Store.Heard(ctx, v.found.Task.ID, v.found.Fence, from, to); err != nil {
+	if _, err := v.run.pool.opt.Store.Beat(ctx, v.found.Task.ID, v.found.Fence, from, to); err != nil {
 		return err
 	}
 	e.mu.Lock()
@@ -179,7 +179,7 @@ func (v *Visit) End(err error) error {
 
 // Heartbeat notes a sign of life, and reports whether the run was asked to end. Errors: task.LeaseLost.
 func (v *Visit) Heartbeat(ctx context.Context) (canceled bool, err error) {
-	return v.run.pool.opt.Store.Heard(ctx, v.found.Task.ID, v.found.Fence, -1, 0)
+	return v.run.pool.opt.Store.Beat(ctx, v.found.Task.ID, v.found.Fence, -1, 0)
 }
 
 // request returns the id of a write to a state. That of a posted event is the same when it is posted again.

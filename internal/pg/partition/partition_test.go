@@ -341,7 +341,7 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 			ClientID:    true,
 			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 			Idempotency: store.Idempotency{Key: at.String(), Hash: []byte{1}},
-			Seat:        store.Seat{Worker: worker},
+			Slot:        store.Slot{Worker: worker},
 		}))(t, at)
 		done := make(chan error, 1)
 		s.Append(&store.Append{

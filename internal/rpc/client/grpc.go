@@ -158,7 +158,7 @@ func (t *Transport) invoke(ctx context.Context, to *Target, op client.Op, reques
 		}
 		got = true
 		c.tell(web.OK)
-		a.heard()
+		a.alive()
 		return "", message, err
 	}
 	return a, nil

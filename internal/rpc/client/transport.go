@@ -125,7 +125,7 @@ var ErrTooLong = errors.New("the answer is too long")
 // Answer is an open answer. Only one goroutine may read it. Close it.
 type Answer struct {
 	Streams bool   // its documents are events
-	Heard   func() // is called after each sign of life of a stream, also after a comment; may be nil
+	Alive   func() // is called after each sign of life of a stream, also after a comment; may be nil
 
 	next   func() (id string, document []byte, err error)
 	close  func()
@@ -141,9 +141,9 @@ func (a *Answer) Next() (id string, document []byte, err error) {
 // Close ends the answer.
 func (a *Answer) Close() { a.close() }
 
-func (a *Answer) heard() {
-	if a.Heard != nil {
-		a.Heard()
+func (a *Answer) alive() {
+	if a.Alive != nil {
+		a.Alive()
 	}
 }
 
@@ -167,7 +167,7 @@ func (t *Transport) Open(ctx context.Context, to *Target, op client.Op, p *clien
 	a := &Answer{close: func() { response.Body.Close() }}
 	if media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); media == "text/event-stream" {
 		a.Streams = true
-		events := web.ServerSentEvents(&heard{response.Body, a}, t.MaxAnswer)
+		events := web.ServerSentEvents(&watched{response.Body, a}, t.MaxAnswer)
 		a.next = func() (string, []byte, error) {
 			document, _, err := events.Next()
 			if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, new(*web.LineError)) {
@@ -189,17 +189,17 @@ func (t *Transport) Open(ctx context.Context, to *Target, op client.Op, p *clien
 	return a, nil
 }
 
-// heard is the body of a stream.
-type heard struct {
+// watched is the body of a stream.
+type watched struct {
 	io.Reader
 	of *Answer
 }
 
 // Read implements io.Reader.
-func (h *heard) Read(p []byte) (int, error) {
+func (h *watched) Read(p []byte) (int, error) {
 	n, err := h.Reader.Read(p)
 	if n > 0 {
-		h.of.heard()
+		h.of.alive()
 	}
 	return n, err
 }

@@ -217,7 +217,7 @@ func (w *world) createWith(slot *remote.Slot) *store.Claimed {
 	n := &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "ctx", Owner: "owner", Dialect: "0.3"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
-		Seat:    slot.Seat(),
+		Slot:    slot.Claimer(),
 	}
 	ev := storetest.Must(w.replicas[0].store.Create(w.t.Context(), n))(w.t)
 	n.Task.Status.State, n.Task.LastSeq, n.Task.CreatedAt = task.StateSubmitted, 1, ev.At

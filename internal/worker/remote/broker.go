@@ -196,9 +196,9 @@ func (b *broker) reserve(agent string) *Slot {
 	return nil
 }
 
-// Seat returns what claims the task.
-func (s *Slot) Seat() store.Seat {
-	return store.Seat{Worker: s.w.entry.id, Lease: s.q.lease, Look: s.q.look}
+// Claimer returns what claims the task.
+func (s *Slot) Claimer() store.Slot {
+	return store.Slot{Worker: s.w.entry.id, Lease: s.q.lease, Look: s.q.look}
 }
 
 // Start gives the task that was created with the slot to the claim.
@@ -343,7 +343,7 @@ func (b *broker) statement(ctx context.Context, open []openSlot, alone bool) (fu
 			}
 			demands[s.q], byAgent[s.q.name] = d, s.q
 		}
-		d.Seats = append(d.Seats, s.w.entry.id)
+		d.Workers = append(d.Workers, s.w.entry.id)
 		byWorker[s.w.entry.id] = s.w
 		asked[s.q]++
 	}

@@ -94,17 +94,17 @@ WITH a AS MATERIALIZED (
          WHERE x.id = ANY((SELECT ids FROM b)::uuid[]) AND x.state NOT IN (3, 4, 5, 6, 7, 8)
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
-), seat AS MATERIALIZED (
+), slot AS MATERIALIZED (
     SELECT u.agent, u.worker, row_number() OVER (PARTITION BY u.agent ORDER BY u.ord) AS nth
       FROM (SELECT unnest($13::text[]) AS agent, unnest($14::uuid[]) AS worker,
                    generate_subscripts($13::text[], 1) AS ord) u
 ), given AS MATERIALIZED (
-    SELECT o.id, coalesce(seat.worker, $15::uuid) AS worker, nullif(a.lease, '0') AS lease,
+    SELECT o.id, coalesce(slot.worker, $15::uuid) AS worker, nullif(a.lease, '0') AS lease,
            nullif(a.look, '0') AS look
       FROM (SELECT q.id, q.agent, row_number() OVER (PARTITION BY q.agent ORDER BY q.available_at, q.id) AS nth
               FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM l)::uuid[])) o
       JOIN a ON a.agent = o.agent
-      LEFT JOIN seat ON seat.agent = o.agent AND seat.nth = o.nth
+      LEFT JOIN slot ON slot.agent = o.agent AND slot.nth = o.nth
 ), q AS (
     UPDATE holdfast.task_queue q
        SET worker_id = (SELECT given.worker FROM given WHERE given.id = q.id), tries = q.tries + 1,
@@ -136,21 +136,21 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 `
 
 type QueueClaimParams struct {
-	Agents      []string
-	Slots       []int32
-	Since       []time.Time
-	Older       []time.Duration
-	Leases      []time.Duration
-	Looks       []time.Duration
-	Bytes       int64
-	Alone       bool
-	Suspects    int32
-	Skip        []uuid.UUID
-	Small       int64
-	Most        int64
-	SeatAgents  []string
-	SeatWorkers []uuid.UUID
-	Worker      uuid.UUID
+	Agents        []string
+	Slots         []int32
+	Since         []time.Time
+	Older         []time.Duration
+	Leases        []time.Duration
+	Looks         []time.Duration
+	Bytes         int64
+	Alone         bool
+	Suspects      int32
+	Skip          []uuid.UUID
+	Small         int64
+	Most          int64
+	WorkerAgents  []string
+	RemoteWorkers []uuid.UUID
+	Worker        uuid.UUID
 }
 
 type QueueClaimRow struct {
@@ -194,8 +194,8 @@ type QueueClaimRow struct {
 // the whole queue. since[i] skips the dead prefix of the index, which vacuum cannot remove while
 // another session has an old snapshot. Index task_queue_ready.
 //
-// For remote workers there are seats, and slots[i] of them for agents[i]: its runs go to the workers
-// seat_workers[j] with seat_agents[j] = agents[i], in the order of the arrays. Their lease begins now and lasts
+// For remote workers there are slots of theirs, and slots[i] of them for agents[i]: its runs go to the workers
+// remote_workers[j] with worker_agents[j] = agents[i], in the order of the arrays. Their lease begins now and lasts
 // leases[i] (0: none, they are not remote), a replica looks at them after looks[i], and the run API writes their
 // events.
 //
@@ -223,8 +223,8 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 		arg.Skip,
 		arg.Small,
 		arg.Most,
-		arg.SeatAgents,
-		arg.SeatWorkers,
+		arg.WorkerAgents,
+		arg.RemoteWorkers,
 		arg.Worker,
 	)
 	if err != nil {
@@ -378,6 +378,38 @@ func (q *Queries) QueueHurry(ctx context.Context, db DBTX, id uuid.UUID) (QueueH
 	return i, err
 }
 
+const runBeat = `-- name: RunBeat :one
+UPDATE holdfast.tasks t
+   SET run_ordinal = CASE WHEN $1::bigint >= 0 THEN $2::bigint ELSE t.run_ordinal END, heard_at = now()
+ WHERE t.id = $3 AND t.attempt = $4 AND t.claimed_at = $5::timestamptz
+   AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+   AND ($1::bigint = -1 OR t.posted AND t.run_ordinal = $1::bigint)
+RETURNING t.cancel_requested
+`
+
+type RunBeatParams struct {
+	Ordinal   int64
+	After     int64
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt time.Time
+}
+
+// Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
+// that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
+func (q *Queries) RunBeat(ctx context.Context, db DBTX, arg RunBeatParams) (bool, error) {
+	row := db.QueryRow(ctx, runBeat,
+		arg.Ordinal,
+		arg.After,
+		arg.ID,
+		arg.Attempt,
+		arg.ClaimedAt,
+	)
+	var cancel_requested bool
+	err := row.Scan(&cancel_requested)
+	return cancel_requested, err
+}
+
 const runFor = `-- name: RunFor :one
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t.metadata, t.traceparent, t.created_at, t.state, t.direct, t.last_seq, t.status_seq, t.status_at, t.agent_metadata, t.artifacts_seq, t.artifact_bytes, t.stream_base, t.turns, t.pending, t.runs, t.attempt, t.run_ordinal, t.worker_id, t.claimed_at, t.posted, t.heard_at, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.cancel_requested, t.cancel_requested_at, t.lineage, t.pushes, t.kept, t.held_at, t.retried_as, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
        coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
@@ -477,38 +509,6 @@ func (q *Queries) RunHandOver(ctx context.Context, db DBTX, iD uuid.UUID, attemp
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
-}
-
-const runHeard = `-- name: RunHeard :one
-UPDATE holdfast.tasks t
-   SET run_ordinal = CASE WHEN $1::bigint >= 0 THEN $2::bigint ELSE t.run_ordinal END, heard_at = now()
- WHERE t.id = $3 AND t.attempt = $4 AND t.claimed_at = $5::timestamptz
-   AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
-   AND ($1::bigint = -1 OR t.posted AND t.run_ordinal = $1::bigint)
-RETURNING t.cancel_requested
-`
-
-type RunHeardParams struct {
-	Ordinal   int64
-	After     int64
-	ID        uuid.UUID
-	Attempt   int32
-	ClaimedAt time.Time
-}
-
-// Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
-// that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
-func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (bool, error) {
-	row := db.QueryRow(ctx, runHeard,
-		arg.Ordinal,
-		arg.After,
-		arg.ID,
-		arg.Attempt,
-		arg.ClaimedAt,
-	)
-	var cancel_requested bool
-	err := row.Scan(&cancel_requested)
-	return cancel_requested, err
 }
 
 const runRequeue = `-- name: RunRequeue :one

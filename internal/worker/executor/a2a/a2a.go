@@ -420,7 +420,7 @@ func (r *run) send(ctx context.Context) error {
 		}
 	})
 	defer idle.Stop()
-	stream.Heard = func() { idle.Reset(maxIdle) }
+	stream.Alive = func() { idle.Reset(maxIdle) }
 	return r.live(ctx, stream)
 }
 
