@@ -3,7 +3,6 @@ package limit
 import (
 	"container/list"
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -31,8 +30,17 @@ type Budget struct {
 	line     int       // the most that may wait, half of them of one holder; 0: any number
 	refusals int64
 
-	turn   chan struct{} // of a budget for events (see Event): has a value while no event has the turn; nil: work larger than the budget goes on alone
-	beside int64         // bytes of the event that has the turn
+	turn, last turn  // of a budget for events (see Event); nil: work larger than the budget goes on alone
+	beside     int64 // bytes of the events that have a turn
+}
+
+// turn has a value while no event has the turn.
+type turn chan struct{}
+
+func newTurn() turn {
+	t := make(turn, 1)
+	t <- struct{}{}
+	return t
 }
 
 // wait is a Take that waits.
@@ -53,27 +61,24 @@ func NewBudget(size int64) *Budget {
 // on alone. The zero holder has no share of its own. Errors: task.RateLimited if the holder
 // has its share, else task.Unavailable; that of ctx.
 func (b *Budget) Take(ctx context.Context, h Holder, n int64) error {
-	return b.take(ctx, h, n, 0)
+	_, err := b.take(ctx, h, n, 0, nil, nil)
+	return err
 }
 
-// errTurn says that an event has got the turn instead of bytes.
-var errTurn = errors.New("the turn")
-
-// take is Take for work that already has some of the holder's bytes. With errTurn it has taken the turn
-// of a budget for events, and no bytes.
-func (b *Budget) take(ctx context.Context, h Holder, n, has int64) error {
+// take is Take for work that already has some of the holder's bytes, and that may get one of two turns instead of bytes.
+func (b *Budget) take(ctx context.Context, h Holder, n, has int64, one, other turn) (got turn, err error) {
 	if b == nil || n <= 0 {
-		return nil
+		return nil, nil
 	}
 	b.mu.Lock()
 	if b.fits(h, n, has) && b.next(h) {
 		b.grant(h, n)
 		b.mu.Unlock()
-		return nil
+		return nil, nil
 	}
 	if b.tooLong(h) {
 		defer b.mu.Unlock()
-		return b.refused(h, n, has)
+		return nil, b.refused(h, n, has)
 	}
 	w := &wait{h, n, has, make(chan struct{})}
 	at := b.waiting.PushBack(w)
@@ -84,32 +89,33 @@ func (b *Budget) take(ctx context.Context, h Holder, n, has int64) error {
 		defer timer.Stop()
 		late = timer.C
 	}
-	var err error
 	select {
 	case <-w.granted:
-		return nil
+		return nil, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-late:
-	case <-b.turn:
-		err = errTurn
+	case <-one:
+		got = one
+	case <-other:
+		got = other
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
 	case <-w.granted:
-		if errors.Is(err, errTurn) {
-			b.turn <- struct{}{}
+		if got != nil {
+			got <- struct{}{}
 		}
-		return nil
+		return nil, nil
 	default:
 	}
 	b.waiting.Remove(at)
-	if err == nil {
+	if err == nil && got == nil {
 		err = b.refused(h, n, has)
 	}
 	b.serve() // those behind it may fit
-	return err
+	return got, err
 }
 
 // refused counts a refusal, and returns its error. The caller holds the lock.

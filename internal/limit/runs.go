@@ -2,7 +2,6 @@ package limit
 
 import (
 	"context"
-	"errors"
 	"sync"
 )
 
@@ -25,8 +24,7 @@ func NewRuns(size int64) *Runs {
 	r := &Runs{size: size / 2, events: NewBudget(size - size/2)}
 	// An agent cannot send an event again, so each waits for its bytes as long as it takes.
 	r.events.Patience = 0
-	r.events.turn = make(chan struct{}, 1)
-	r.events.turn <- struct{}{}
+	r.events.turn, r.events.last = newTurn(), newTurn()
 	return r
 }
 
@@ -85,16 +83,18 @@ func (r *Runs) Hold(n int64) (release func()) {
 //   - All events of an agent get at most half of the bytes, so one slow agent cannot starve the others.
 //   - One event at a time has the turn: all that it holds is beside the budget until it holds nothing any more. So some event
 //     can always go on.
+//   - Another turn is for events that are complete. They wait for the database alone, so an agent that stops in the middle of an
+//     event, with the turn, holds none of them up.
 //
 // A nil Event bounds nothing. It is safe for concurrent use.
 type Event struct {
 	of    *Budget
 	agent Holder
 
-	growing sync.Mutex // held by the Grow that waits
+	growing chan struct{} // has a value while a Grow waits
 	mu      sync.Mutex
 	held    int64
-	turn    bool
+	turn    turn // that it has; nil: none
 }
 
 // Event returns an event of an agent that holds nothing yet.
@@ -102,7 +102,7 @@ func (r *Runs) Event(agent string) *Event {
 	if r == nil {
 		return nil
 	}
-	return &Event{of: r.events, agent: Holder{Agent: agent}}
+	return &Event{of: r.events, agent: Holder{Agent: agent}, growing: make(chan struct{}, 1)}
 }
 
 // TryGrow takes n more bytes, if they are free now.
@@ -112,7 +112,7 @@ func (e *Event) TryGrow(n int64) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.turn {
+	if e.turn != nil {
 		e.of.addBeside(n)
 	} else if !e.of.try(e.agent, n, 0) {
 		return false
@@ -122,22 +122,36 @@ func (e *Event) TryGrow(n int64) bool {
 }
 
 // Grow takes n more bytes, and waits for them. The error is that of ctx.
-func (e *Event) Grow(ctx context.Context, n int64) error {
+func (e *Event) Grow(ctx context.Context, n int64) error { return e.grow(ctx, n, nil) }
+
+// Complete is Grow for an event that is complete: it waits for nothing but its commit.
+func (e *Event) Complete(ctx context.Context, n int64) error {
+	if e == nil {
+		return nil
+	}
+	return e.grow(ctx, n, e.of.last)
+}
+
+func (e *Event) grow(ctx context.Context, n int64, last turn) error {
 	if e.TryGrow(n) {
 		return nil
 	}
-	e.growing.Lock()
-	defer e.growing.Unlock()
-	if e.TryGrow(n) { // another Grow has got the turn
+	select {
+	case e.growing <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-e.growing }()
+	if e.TryGrow(n) { // another one has got a turn
 		return nil
 	}
-	err := e.of.take(ctx, e.agent, n, 0)
+	got, err := e.of.take(ctx, e.agent, n, 0, e.of.turn, last)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if errors.Is(err, errTurn) {
+	if got != nil {
 		e.of.addBeside(e.held + n)
 		e.of.Give(e.agent, e.held)
-		e.turn, err = true, nil
+		e.turn = got
 	}
 	if err == nil {
 		e.held += n
@@ -154,13 +168,13 @@ func (e *Event) Give(n int64) {
 	defer e.mu.Unlock()
 	e.held -= n
 	switch {
-	case !e.turn:
+	case e.turn == nil:
 		e.of.Give(e.agent, n)
 	case e.held > 0:
 		e.of.addBeside(-n)
 	default:
 		e.of.addBeside(-n)
-		e.turn = false
-		e.of.turn <- struct{}{}
+		e.turn <- struct{}{}
+		e.turn = nil
 	}
 }

@@ -137,13 +137,14 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*A
 }
 
 // groupAppends sorts the appends of a statement by runs. A run may have two uploads at the same time, and beside it there may be
-// one with the same attempt whose claim was lost. But one statement has one sequence of events of an attempt: others has the rest.
+// one with the same attempt whose claim was lost. But one statement has one sequence of events of an attempt, up to the one that ends
+// it: others has the rest.
 func groupAppends(items []*Append) (groups []*appendGroup, others []*Append) {
 	byRun := make(map[runKey]*appendGroup, len(items))
 	for _, a := range items {
 		k := runKey{a.Task, a.Attempt}
 		g := byRun[k]
-		if g != nil && (a.Posted != g.last().Posted || a.Ordinal != g.last().after() || a.Fence != g.last().Fence) {
+		if g != nil && (g.settles() || a.Posted != g.last().Posted || a.Ordinal != g.last().after() || a.Fence != g.last().Fence) {
 			others = append(others, a)
 			continue
 		}
@@ -199,14 +200,14 @@ func turns(groups []*appendGroup) (next dbsqlc.TurnsNextParams, wait dbsqlc.Turn
 	for _, g := range groups {
 		last := g.last()
 		end := last.Events[len(last.Events)-1]
-		id, attempt, claim, after := uuid.UUID(last.Task), int32(last.Attempt), claimedAt(last.Fence), last.after()
+		id, attempt, claim := uuid.UUID(last.Task), int32(last.Attempt), claimedAt(last.Fence)
 		switch {
 		case end.Waits():
 			wait.Tasks, wait.Attempts, wait.Claims = append(wait.Tasks, id), append(wait.Attempts, attempt), append(wait.Claims, claim)
-			wait.Afters, wait.Notes = append(wait.Afters, after), append(wait.Notes, last.payloads[len(last.payloads)-1])
+			wait.Notes = append(wait.Notes, last.payloads[len(last.payloads)-1])
 		case end.State.Parked():
 			next.Tasks, next.Attempts, next.Claims = append(next.Tasks, id), append(next.Attempts, attempt), append(next.Claims, claim)
-			next.Afters, next.Resumes = append(next.Afters, after), append(next.Resumes, end.Resumable > 0)
+			next.Resumes = append(next.Resumes, end.Resumable > 0)
 		}
 	}
 	return next, wait
@@ -385,8 +386,9 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 		r, ok := now[first.Task]
 		owned := ok && r.Owned && fenceOf(r.Attempt, r.ClaimedAt) == first.Fence
 		writes := owned && r.Posted == first.Posted
+		begun := g.last().after() == 0 && task.State(r.State) == task.StateWorking // it was only the status working
 		switch {
-		case writes && r.RunOrdinal == first.Ordinal, owned && first.Ordinal == AnyOrdinal:
+		case writes && r.RunOrdinal == first.Ordinal && !begun, owned && first.Ordinal == AnyOrdinal:
 			if s.observe.Retried != nil {
 				s.observe.Retried("append")
 			}
@@ -415,14 +417,18 @@ func (g *appendGroup) isIn(now map[task.ID]dbsqlc.RunStatesRow) bool {
 	case last.Ordinal == AnyOrdinal:
 		return !r.Owned && task.State(r.State) == last.Events[len(last.Events)-1].State
 	}
-	return r.Posted == last.Posted && r.RunOrdinal >= last.after()
+	// An upload that ends the run is not in the log of one that goes on: another upload has used its ordinals.
+	return r.Posted == last.Posted && r.RunOrdinal >= last.after() && !(r.Owned && g.settles())
 }
 
 // ends reports whether the group ends a run that another process may execute.
-func (g *appendGroup) ends() bool {
+func (g *appendGroup) ends() bool { return g.last().Posted && g.settles() }
+
+// settles reports whether the group ends its run.
+func (g *appendGroup) settles() bool {
 	last := g.last()
 	end := last.Events[len(last.Events)-1]
-	return last.Posted && (end.Waits() || end.Kind == task.EventStatus && end.State.Settled())
+	return end.Waits() || end.Kind == task.EventStatus && end.State.Settled()
 }
 
 // committedBefore answers a group that an earlier try has written.

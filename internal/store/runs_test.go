@@ -196,3 +196,54 @@ func TestReadsAlongALongLog(t *testing.T) {
 	facts := storetest.Must(f.NoticeFacts(t.Context(), id))(t)
 	require.Equal(t, NoticeFacts{Attempt: 2, Turn: 2, Checkpoint: json.RawMessage(`{"job":7}`), Metadata: json.RawMessage(`{"why":1.0}`)}, facts)
 }
+
+// An upload whose events come too late ends no turn: another one has used their ordinals.
+func TestLateUploadEndsNoTurn(t *testing.T) {
+	for name, end := range map[string]*task.Event{
+		"waits": {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunWaits, For: time.Hour}}, "asks": status(task.StateInputRequired),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := parallel(t)
+			p := f.running("a")
+			f.ok(nil, f.HandOver(t.Context(), p.c.Task.ID, p.c.Fence))
+			storetest.Must(f.say(p.c.Task.ID, true))(t)
+			require.NoError(t, post(t, f, p, 0, status(task.StateWorking))[0])
+			require.NoError(t, post(t, f, p, 1, chunk("first"))[0])
+			require.ErrorIs(t, post(t, f, p, 1, end)[0], ErrPosted)
+			require.NoError(t, post(t, f, p, 2, chunk("second"))[0])
+			require.NoError(t, post(t, f, p, 3, status(task.StateCompleted))[0])
+		})
+	}
+}
+
+// Of two uploads that are written together, the one whose turn ends takes no events of the other.
+func TestNothingFollowsTheEndOfATurn(t *testing.T) {
+	f := parallel(t)
+	p := f.running("a")
+	f.ok(nil, f.HandOver(t.Context(), p.c.Task.ID, p.c.Fence))
+	require.NoError(t, post(t, f, p, 0, status(task.StateWorking))[0])
+	storetest.Must(f.say(p.c.Task.ID, true))(t)
+	asks, others := make(chan answer, 1), make(chan answer, 2)
+	late := posted(p, others, 1, chunk("other"), chunk("more"))
+	f.asOneFlush(posted(p, asks, 1, status(task.StateInputRequired))[0], late[0], late[1])
+	require.Equal(t, answer{requeued: true}, waittest.Within(t, "the answer", asks))
+	for range late {
+		require.ErrorIs(t, waittest.Within(t, "a refusal", others).err, task.LeaseLost)
+	}
+	require.Len(t, storetest.Must(f.Claim(t.Context(), f.worker(time.Hour), []Demand{{Agent: "a", Slots: 1}}))(t), 1)
+}
+
+// The server writes once that a run works which it hands to a remote worker, also if the answer of the database is lost.
+func TestHandedRunWorksOnce(t *testing.T) {
+	f := parallel(t)
+	p := f.running("a")
+	f.ok(nil, f.HandOver(t.Context(), p.c.Task.ID, p.c.Fence))
+	for range 2 {
+		done := make(chan answer, 1)
+		a := (&pen{s: p.s, c: p.c}).item(done, status(task.StateWorking))
+		a.Posted, a.Ordinal, a.After = true, 0, 0
+		f.asOneFlush(a)
+		require.NoError(t, waittest.Within(t, "the answer", done).err)
+	}
+	require.Len(t, storetest.Must(f.EventsAfter(t.Context(), p.c.Task, task.Position{}, 10))(t), 2, "the message and the status")
+}

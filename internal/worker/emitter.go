@@ -366,7 +366,7 @@ func (e *emitter) admit(ctx context.Context, size int64) (in admission, err erro
 	spared := int64(0)
 	switch bytes := size * eventFactor; {
 	case size > limit.SmallBytes:
-		err, in.bytes = in.of.Grow(ctx, bytes), bytes
+		err, in.bytes = in.of.Complete(ctx, bytes), bytes
 	case e.queued.Load()+size <= limit.SmallBytes:
 	case in.of.TryGrow(bytes):
 		in.bytes = bytes

@@ -143,7 +143,7 @@ WITH run AS MATERIALIZED (
                x.cancel_requested_at
           FROM holdfast.tasks x
          WHERE x.id = r.id AND x.attempt = r.attempt AND x.claimed_at = r.claimed_at
-           AND (r.ordinal = -1 OR x.run_ordinal = r.ordinal AND x.posted = r.post)
+           AND (r.ordinal = -1 OR x.run_ordinal = r.ordinal AND x.posted = r.post AND (r.after > 0 OR x.state = 1))
            AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.worker_id IS NOT NULL
         OFFSET 0 FOR NO KEY UPDATE OF x SKIP LOCKED) t
 ), upd AS (
@@ -232,7 +232,8 @@ type EventsAppendRow struct {
 // its task, or this is a retry of a committed statement; RunStates tells which.
 //
 // A run has one writer: its worker, or the run API (posts). after is the ordinal with these events: a posted
-// event may be none in the log, or two. With the ordinal -1 the server ends the run, whatever its writer has written.
+// event may be none in the log, or two. With after 0 the server writes the status working of a run that it hands to a
+// remote worker, once. With the ordinal -1 it ends the run, whatever its writer has written.
 //
 // A run that parks while a message is already waiting does not park. The task goes back to submitted for that message,
 // with the run's status message. A run that parks after the client asked to cancel it is canceled instead. A run that
@@ -495,10 +496,9 @@ const turnsNext = `-- name: TurnsNext :many
 WITH run AS MATERIALIZED (
     SELECT t.id, t.turns, t.pending, CASE WHEN r.resumes THEN t.resumed_seq END AS resumed_seq
       FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt,
-                   unnest($3::timestamptz[]) AS claimed_at, unnest($4::bigint[]) AS after,
-                   unnest($5::boolean[]) AS resumes) r
+                   unnest($3::timestamptz[]) AS claimed_at, unnest($4::boolean[]) AS resumes) r
       JOIN holdfast.tasks t ON t.id = r.id AND t.attempt = r.attempt AND t.claimed_at = r.claimed_at
-       AND t.run_ordinal = r.after
+       AND t.xmin = pg_current_xact_id()::xid
      WHERE t.id = ANY($1::uuid[]) AND t.state NOT IN (2, 3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -524,18 +524,16 @@ type TurnsNextParams struct {
 	Tasks    []uuid.UUID
 	Attempts []int32
 	Claims   []time.Time
-	Afters   []int64
 	Resumes  []bool
 }
 
 // Begins the next turn of runs that wanted to park, which their append has not let: of the resume that came, or else of
-// the first message that waits. A run is known by what its append has left, so a retry of a committed one does nothing.
+// the first message that waits. Only for runs whose row this transaction has written: not if their append was refused.
 func (q *Queries) TurnsNext(ctx context.Context, db DBTX, arg TurnsNextParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, turnsNext,
 		arg.Tasks,
 		arg.Attempts,
 		arg.Claims,
-		arg.Afters,
 		arg.Resumes,
 	)
 	if err != nil {
@@ -569,10 +567,9 @@ WITH run AS MATERIALIZED (
            coalesce((r.note ->> 'interruptible')::boolean AND t.pending > 0
                     AND NOT t.cancel_requested, false) AS interrupted
       FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt,
-                   unnest($3::timestamptz[]) AS claimed_at, unnest($4::bigint[]) AS after,
-                   unnest($5::text[])::json AS note) r
+                   unnest($3::timestamptz[]) AS claimed_at, unnest($4::text[])::json AS note) r
       JOIN holdfast.tasks t ON t.id = r.id AND t.attempt = r.attempt AND t.claimed_at = r.claimed_at
-       AND t.run_ordinal = r.after
+       AND t.xmin = pg_current_xact_id()::xid
      WHERE t.id = ANY($1::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -613,7 +610,6 @@ type TurnsWaitParams struct {
 	Tasks    []uuid.UUID
 	Attempts []int32
 	Claims   []time.Time
-	Afters   []int64
 	Notes    []string
 }
 
@@ -628,13 +624,12 @@ type TurnsWaitRow struct {
 // (for). The task keeps its state and its queue row, which no worker claims before its timer fires. If the wait is
 // interruptible and a message waits already, or if the client asked to cancel the task, the next turn is due at once. A
 // run note with calls is such a wait without an end (infinity): the duty calls wakes the task when all calls have their
-// results. A run is known by what its append has left, so a retry of a committed one does nothing.
+// results. Only for runs whose row this transaction has written: not if their append was refused.
 func (q *Queries) TurnsWait(ctx context.Context, db DBTX, arg TurnsWaitParams) ([]TurnsWaitRow, error) {
 	rows, err := db.Query(ctx, turnsWait,
 		arg.Tasks,
 		arg.Attempts,
 		arg.Claims,
-		arg.Afters,
 		arg.Notes,
 	)
 	if err != nil {
