@@ -96,13 +96,16 @@ SELECT (SELECT count(*) FROM due)::bigint AS due,
                  ORDER BY k.task DESC, k.config_id DESC LIMIT @bound) d)::bigint AS disabled;
 
 -- name: PushLagsOfHosts :many
--- The receivers with most webhooks that fail, of the newest webhooks that do. Index push_cursors_failing.
+-- The receivers with most webhooks that fail, of the newest webhooks that do. Those that are disabled come last, and
+-- since is of those that are not, if there are any. Index push_cursors_failing.
 SELECT f.host, count(*)::bigint AS failing, count(*) FILTER (WHERE f.disabled_at IS NOT NULL)::bigint AS disabled,
-       coalesce(min(f.failing_since), now())::timestamptz AS since, left(max(f.last_error), 500)::text AS error
+       coalesce(min(f.failing_since) FILTER (WHERE f.disabled_at IS NULL), min(f.failing_since),
+                now())::timestamptz AS since, left(max(f.last_error), 500)::text AS error
   FROM (SELECT k.host, k.disabled_at, k.failing_since, coalesce(k.last_error, '') AS last_error
           FROM holdfast.push_cursors k
          WHERE k.attempts > 0 ORDER BY k.task DESC, k.config_id DESC LIMIT @bound) f
- GROUP BY f.host ORDER BY count(*) DESC, f.host LIMIT @max_rows;
+ GROUP BY f.host
+ ORDER BY count(*) FILTER (WHERE f.disabled_at IS NULL) DESC, count(*) DESC, f.host LIMIT @max_rows;
 
 -- name: APIKeysPage :many
 -- The newest first. Index api_keys_listed.

@@ -366,7 +366,7 @@ func validScope(s string) bool {
 // agentAuth also fills in the settings that an agent takes from auth.
 func (l *loader) agentAuth(path string, a *Agent, all *Auth) {
 	schemes := all.Schemes
-	if a.Auth.Visibility == "" {
+	if a.Auth.Visibility == "" && (all.Visibility == VisibleToOwner || all.Visibility == VisibleToTenant) {
 		a.Auth.Visibility = all.Visibility
 	}
 	named := a.Auth.Schemes

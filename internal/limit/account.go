@@ -105,7 +105,7 @@ func (a *Account) grow(ctx context.Context, body, read int64) error {
 		a.in.Give(a.holder, a.held)
 		a.in, a.held = in, 0
 	}
-	if _, err := in.take(ctx, a.holder, n-a.held, a.held, nil, nil); err != nil {
+	if _, err := in.take(ctx, a.holder, n-a.held, a.held, nil); err != nil {
 		return err
 	}
 	a.held, a.body, a.read = n, body, read

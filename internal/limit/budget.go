@@ -30,11 +30,11 @@ type Budget struct {
 	line     int       // the most that may wait, half of them of one holder; 0: any number
 	refusals int64
 
-	turn, last turn  // of a budget for events (see Event); nil: work larger than the budget goes on alone
-	beside     int64 // bytes of the events that have a turn
+	reading, complete turn  // of a budget for events (see Event); nil: work larger than the budget goes on alone
+	beside            int64 // bytes of the events that have a turn
 }
 
-// turn has a value while no event has the turn.
+// turn lets one event at a time hold its bytes beside the budget. It has a value while none does.
 type turn chan struct{}
 
 func newTurn() turn {
@@ -61,24 +61,24 @@ func NewBudget(size int64) *Budget {
 // on alone. The zero holder has no share of its own. Errors: task.RateLimited if the holder
 // has its share, else task.Unavailable; that of ctx.
 func (b *Budget) Take(ctx context.Context, h Holder, n int64) error {
-	_, err := b.take(ctx, h, n, 0, nil, nil)
+	_, err := b.take(ctx, h, n, 0, nil)
 	return err
 }
 
-// take is Take for work that already has some of the holder's bytes, and that may get one of two turns instead of bytes.
-func (b *Budget) take(ctx context.Context, h Holder, n, has int64, one, other turn) (got turn, err error) {
+// take is Take for work that already has some of the holder's bytes, and that may get a turn instead of bytes.
+func (b *Budget) take(ctx context.Context, h Holder, n, has int64, beside turn) (got bool, err error) {
 	if b == nil || n <= 0 {
-		return nil, nil
+		return false, nil
 	}
 	b.mu.Lock()
 	if b.fits(h, n, has) && b.next(h) {
 		b.grant(h, n)
 		b.mu.Unlock()
-		return nil, nil
+		return false, nil
 	}
 	if b.tooLong(h) {
 		defer b.mu.Unlock()
-		return nil, b.refused(h, n, has)
+		return false, b.refused(h, n, has)
 	}
 	w := &wait{h, n, has, make(chan struct{})}
 	at := b.waiting.PushBack(w)
@@ -91,27 +91,25 @@ func (b *Budget) take(ctx context.Context, h Holder, n, has int64, one, other tu
 	}
 	select {
 	case <-w.granted:
-		return nil, nil
+		return false, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-late:
-	case <-one:
-		got = one
-	case <-other:
-		got = other
+	case <-beside:
+		got = true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
 	case <-w.granted:
-		if got != nil {
-			got <- struct{}{}
+		if got {
+			beside <- struct{}{}
 		}
-		return nil, nil
+		return false, nil
 	default:
 	}
 	b.waiting.Remove(at)
-	if err == nil && got == nil {
+	if err == nil && !got {
 		err = b.refused(h, n, has)
 	}
 	b.serve() // those behind it may fit
@@ -230,11 +228,11 @@ func (b *Budget) fits(h Holder, n, has int64) bool {
 }
 
 func (b *Budget) ofHolder(h Holder, n, has int64) bool {
-	return h == (Holder{}) || b.held[h]+n <= b.each || b.turn == nil && b.held[h] == has
+	return h == (Holder{}) || b.held[h]+n <= b.each || b.reading == nil && b.held[h] == has
 }
 
 func (b *Budget) ofAll(n, has int64) bool {
-	return b.used+n <= b.size || b.turn == nil && b.used == has
+	return b.used+n <= b.size || b.reading == nil && b.used == has
 }
 
 func (b *Budget) grant(h Holder, n int64) {

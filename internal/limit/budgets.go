@@ -50,5 +50,6 @@ const SmallBytes = 64 << 10
 type Holder struct {
 	Owner            task.Owner
 	Address, Agent   string
+	Resume           bool // bodies of resume URLs of the agent
 	Worker, Operator bool
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -367,4 +368,21 @@ func TestRequestsBeforeTheirCredential(t *testing.T) {
 	require.True(t, ok)
 	b()
 	require.Equal(t, 1, h.Streams.Taken())
+}
+
+// An agent that stops in the middle of an event, with the turn, holds up no event that is complete.
+func TestCompleteEventsPassOneThatStopped(t *testing.T) {
+	t.Parallel()
+	r := NewRuns(4 << 20)
+	stopped, complete, other := r.Event("slow"), r.Event("a"), r.Event("b")
+	require.NoError(t, stopped.Grow(t.Context(), 3<<20)) // more than the share of an agent: it has the turn
+	require.NoError(t, complete.Complete(t.Context(), 5<<20))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, other.Complete(ctx, 5<<20), context.Canceled, "one at a time")
+	complete.Give(5 << 20)
+	require.NoError(t, other.Complete(t.Context(), 5<<20))
+	other.Give(5 << 20)
+	stopped.Give(3 << 20)
+	require.Zero(t, r.Stat().Used)
 }

@@ -272,7 +272,7 @@ func TestEvents(t *testing.T) {
 		}
 		require.Equal(t, BudgetStat{Size: 32 * mib}, r.Stat())
 		require.Empty(t, r.events.held)
-		require.Len(t, r.events.turn, 1)
+		require.Len(t, r.events.reading, 1)
 	})
 	inBubble(t, "a slow agent holds up no other", func(t *testing.T) {
 		r := NewRuns(32 * mib)

@@ -24,7 +24,7 @@ func NewRuns(size int64) *Runs {
 	r := &Runs{size: size / 2, events: NewBudget(size - size/2)}
 	// An agent cannot send an event again, so each waits for its bytes as long as it takes.
 	r.events.Patience = 0
-	r.events.turn, r.events.last = newTurn(), newTurn()
+	r.events.reading, r.events.complete = newTurn(), newTurn()
 	return r
 }
 
@@ -83,8 +83,8 @@ func (r *Runs) Hold(n int64) (release func()) {
 //   - All events of an agent get at most half of the bytes, so one slow agent cannot starve the others.
 //   - One event at a time has the turn: all that it holds is beside the budget until it holds nothing any more. So some event
 //     can always go on.
-//   - Another turn is for events that are complete. They wait for the database alone, so an agent that stops in the middle of an
-//     event, with the turn, holds none of them up.
+//   - Events that are complete have a turn of their own: they wait for the database alone. So an agent that stops in the middle of
+//     an event, with the other turn, holds none of them up.
 //
 // A nil Event bounds nothing. It is safe for concurrent use.
 type Event struct {
@@ -122,17 +122,22 @@ func (e *Event) TryGrow(n int64) bool {
 }
 
 // Grow takes n more bytes, and waits for them. The error is that of ctx.
-func (e *Event) Grow(ctx context.Context, n int64) error { return e.grow(ctx, n, nil) }
+func (e *Event) Grow(ctx context.Context, n int64) error {
+	if e == nil {
+		return nil
+	}
+	return e.grow(ctx, n, e.of.reading)
+}
 
 // Complete is Grow for an event that is complete: it waits for nothing but its commit.
 func (e *Event) Complete(ctx context.Context, n int64) error {
 	if e == nil {
 		return nil
 	}
-	return e.grow(ctx, n, e.of.last)
+	return e.grow(ctx, n, e.of.complete)
 }
 
-func (e *Event) grow(ctx context.Context, n int64, last turn) error {
+func (e *Event) grow(ctx context.Context, n int64, beside turn) error {
 	if e.TryGrow(n) {
 		return nil
 	}
@@ -145,13 +150,13 @@ func (e *Event) grow(ctx context.Context, n int64, last turn) error {
 	if e.TryGrow(n) { // another one has got a turn
 		return nil
 	}
-	got, err := e.of.take(ctx, e.agent, n, 0, e.of.turn, last)
+	got, err := e.of.take(ctx, e.agent, n, 0, beside)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if got != nil {
+	if got {
 		e.of.addBeside(e.held + n)
 		e.of.Give(e.agent, e.held)
-		e.turn = got
+		e.turn = beside
 	}
 	if err == nil {
 		e.held += n

@@ -120,7 +120,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, name string, agen
 	if r.Method == http.MethodGet {
 		return content, func() {}, true
 	}
-	account := h.opt.Memory.Open(limit.Holder{Agent: name})
+	account := h.opt.Memory.Open(limit.Holder{Agent: name, Resume: true})
 	limits := web.BodyLimits{Size: agent.MaxBody, Timeout: h.opt.Timeout}.OrDefaults()
 	limits.Begin(w)
 	read, fault := limits.Read(w, r, account)

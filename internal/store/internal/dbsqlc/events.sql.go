@@ -149,7 +149,7 @@ WITH run AS MATERIALIZED (
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = l.last_seq + l.n, state = coalesce(l.state, t.state),
-           run_ordinal = CASE WHEN l.after >= 0 THEN l.after WHEN t.posted THEN t.run_ordinal ELSE t.run_ordinal + l.n END,
+           run_ordinal = CASE WHEN l.after < 0 THEN t.run_ordinal + (NOT t.posted)::int * l.n ELSE l.after END,
            heard_at = CASE WHEN l.post THEN now() ELSE t.heard_at END,
            status_seq = coalesce(l.status_seq, t.status_seq),
            status_at = CASE WHEN l.status_seq IS NULL THEN t.status_at ELSE now() END,

@@ -421,11 +421,13 @@ func (q *Queries) PushLags(ctx context.Context, db DBTX, bound int32) (PushLagsR
 
 const pushLagsOfHosts = `-- name: PushLagsOfHosts :many
 SELECT f.host, count(*)::bigint AS failing, count(*) FILTER (WHERE f.disabled_at IS NOT NULL)::bigint AS disabled,
-       coalesce(min(f.failing_since), now())::timestamptz AS since, left(max(f.last_error), 500)::text AS error
+       coalesce(min(f.failing_since) FILTER (WHERE f.disabled_at IS NULL), min(f.failing_since),
+                now())::timestamptz AS since, left(max(f.last_error), 500)::text AS error
   FROM (SELECT k.host, k.disabled_at, k.failing_since, coalesce(k.last_error, '') AS last_error
           FROM holdfast.push_cursors k
          WHERE k.attempts > 0 ORDER BY k.task DESC, k.config_id DESC LIMIT $1) f
- GROUP BY f.host ORDER BY count(*) DESC, f.host LIMIT $2
+ GROUP BY f.host
+ ORDER BY count(*) FILTER (WHERE f.disabled_at IS NULL) DESC, count(*) DESC, f.host LIMIT $2
 `
 
 type PushLagsOfHostsRow struct {
@@ -436,7 +438,8 @@ type PushLagsOfHostsRow struct {
 	Error    string
 }
 
-// The receivers with most webhooks that fail, of the newest webhooks that do. Index push_cursors_failing.
+// The receivers with most webhooks that fail, of the newest webhooks that do. Those that are disabled come last, and
+// since is of those that are not, if there are any. Index push_cursors_failing.
 func (q *Queries) PushLagsOfHosts(ctx context.Context, db DBTX, bound int32, maxRows int32) ([]PushLagsOfHostsRow, error) {
 	rows, err := db.Query(ctx, pushLagsOfHosts, bound, maxRows)
 	if err != nil {

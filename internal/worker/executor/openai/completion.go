@@ -152,9 +152,9 @@ type answer struct {
 	usage   usage
 
 	// Of the Responses API.
-	index    int  // the output index of the newest text
-	itemized bool // the stream has had whole items
-	reasoned bool // the stream has had reasoning
+	index    int             // the output index of the newest text
+	streamed map[string]bool // types of items that the stream has had whole
+	reasoned bool            // the stream has had reasoning
 	thoughts []thought
 	thinking int // bytes of thoughts
 }

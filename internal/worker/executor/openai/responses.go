@@ -187,7 +187,10 @@ func (responses) read(to *answer, raw []byte, line int, redact func(string) stri
 		}
 	case "response.output_item.done":
 		if e.Item != nil {
-			to.itemized = true
+			if to.streamed == nil {
+				to.streamed = map[string]bool{}
+			}
+			to.streamed[e.Item.Type] = true
 			return to.item(e.Item)
 		}
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
@@ -252,8 +255,8 @@ func (a *answer) item(it *item) (out piece, err error) {
 	return out, err
 }
 
-// conclude takes a whole answer: what the stream has not said, and how it ended. The stream has had all items that are not
-// text, or none: their ids and places in the whole answer may be others.
+// conclude takes a whole answer: what the stream has not said, and how it ended. The stream has had all items of a
+// type, or none: their ids and places in the whole answer may be others.
 func (a *answer) conclude(r *response, redact func(string) string) (piece, error) {
 	var out piece
 	var said, refusal, reasoning strings.Builder
@@ -271,7 +274,7 @@ func (a *answer) conclude(r *response, redact func(string) string) (piece, error
 			summary, _ := output(it.Summary)
 			reasoning.WriteString(summary + text)
 		}
-		if a.itemized {
+		if a.streamed[it.Type] {
 			continue
 		}
 		p, err := a.item(it)

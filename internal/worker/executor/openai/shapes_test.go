@@ -150,13 +150,14 @@ func TestShapesOfResponses(t *testing.T) {
 		whole  []string
 		want   []string
 	}{
-		"another place in the whole answer": {[]string{modeltest.Item(0, call("a", one))}, []string{text, call("a", one)}, []string{one}},
-		"no places":                         {[]string{unplaced(call("a", one)), unplaced(call("b", two))}, []string{call("a", one), call("b", two)}, []string{one, two}},
-		"one place for all":                 {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(0, call("b", two))}, nil, []string{one, two}},
-		"one place, and the whole answer":   {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(0, call("b", two))}, []string{call("a", one), call("b", two)}, []string{one, two}},
-		"other ids in the whole answer":     {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(1, call("b", one))}, []string{call("x", one), call("y", one)}, []string{one, one}},
-		"only in the whole answer":          {nil, []string{call("a", one), call("b", one)}, []string{one, one}},
-		"the same item twice":               {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(3, call("a", one))}, nil, []string{one}},
+		"another place in the whole answer":                {[]string{modeltest.Item(0, call("a", one))}, []string{text, call("a", one)}, []string{one}},
+		"no places":                                        {[]string{unplaced(call("a", one)), unplaced(call("b", two))}, []string{call("a", one), call("b", two)}, []string{one, two}},
+		"one place for all":                                {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(0, call("b", two))}, nil, []string{one, two}},
+		"one place, and the whole answer":                  {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(0, call("b", two))}, []string{call("a", one), call("b", two)}, []string{one, two}},
+		"other ids in the whole answer":                    {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(1, call("b", one))}, []string{call("x", one), call("y", one)}, []string{one, one}},
+		"only in the whole answer":                         {nil, []string{call("a", one), call("b", one)}, []string{one, one}},
+		"text in the stream, the call in the whole answer": {[]string{modeltest.Item(0, text)}, []string{text, call("a", one)}, []string{one}},
+		"the same item twice":                              {[]string{modeltest.Item(0, call("a", one)), modeltest.Item(3, call("a", one))}, nil, []string{one}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
