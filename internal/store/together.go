@@ -36,7 +36,7 @@ func (p *pool) inTwo(ctx context.Context, first func(db dbsqlc.DBTX) error, othe
 			return err
 		}
 	}
-	// What the first query locks must not outlast a process that stalls between the two.
+	// A process that stalls between the two must not keep the locks of the first query.
 	err = together(ctx, c, do("BEGIN"), do("SET LOCAL idle_in_transaction_session_timeout = '2s'"), first)
 	if err == nil {
 		err = together(ctx, c, append(others(), do("COMMIT"))...)
