@@ -306,7 +306,7 @@ func TestPlansForEmptyQueue(t *testing.T) {
 				// of runs claimed or written, of slots for runs, or of webhooks claimed or recorded.
 				// The filter on the ordinal comes after a join by task and attempt.
 				assert.Regexp(t, `Join Filter: \((\(r\.ordinal = '-1'::integer\) OR .*|w\.id = q\.worker_id|mine\.id = queued\.id|t\.id = q\.id|t_2\.id = (mine|mine_1|e)\.id|(mine_\d|q_\d|e)\.id = t_2\.id|q_2\.id = e_1\.id|e_1\.id = q_2\.id|`+
-					`(slot|o)\.agent = a_\d\.agent|\(row_number\(\) OVER (?:w\d|\(\?\))\) = slot\.nth|slot\.nth = \(row_number\(\) OVER (?:w\d|\(\?\))\)|later\.active_at > k\.active_at|\((many|k_\d|e)\.task = (many|k_\d|e)\.task\) AND \(\w+\.config_id = \w+\.config_id\))\)`, l, "%s: %s", name, strings.Join(lines, "\n"))
+					`(slot|o|q_\d)\.agent = (a_\d|q_\d)\.agent|\(row_number\(\) OVER (?:w\d|\(\?\))\) = slot\.nth|slot\.nth = \(row_number\(\) OVER (?:w\d|\(\?\))\)|later\.active_at > k\.active_at|\((many|k_\d|e)\.task = (many|k_\d|e)\.task\) AND \(\w+\.config_id = \w+\.config_id\))\)`, l, "%s: %s", name, strings.Join(lines, "\n"))
 			}
 			if m := node.FindStringSubmatch(l); m != nil && !slices.Contains(rare, name) {
 				sought := i+1 < len(lines) && strings.Contains(lines[i+1], "Index Cond")
