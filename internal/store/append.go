@@ -418,7 +418,7 @@ func (g *appendGroup) isIn(now map[task.ID]dbsqlc.RunStatesRow) bool {
 		return !r.Owned && task.State(r.State) == last.Events[len(last.Events)-1].State
 	}
 	// An upload that ends the run is not in the log of one that goes on: another upload has used its ordinals.
-	return r.Posted == last.Posted && r.RunOrdinal >= last.after() && !(r.Owned && g.settles())
+	return r.Posted == last.Posted && r.RunOrdinal >= last.after() && (!r.Owned || !g.settles())
 }
 
 // ends reports whether the group ends a run that another process may execute.

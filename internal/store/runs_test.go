@@ -199,6 +199,7 @@ func TestReadsAlongALongLog(t *testing.T) {
 
 // An upload whose events come too late ends no turn: another one has used their ordinals.
 func TestLateUploadEndsNoTurn(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]*task.Event{
 		"waits": {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunWaits, For: time.Hour}}, "asks": status(task.StateInputRequired),
 	} {
