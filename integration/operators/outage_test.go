@@ -34,10 +34,10 @@ func TestOutage(t *testing.T) {
 	logs := func(text string) {
 		waittest.Eventually(t, text, func() error { return waittest.Unless(strings.Contains(r.Log(), text), "not yet") })
 	}
-	answers(http.StatusOK, "/metrics")
 	db.Exec("BEGIN")
 	db.Exec("LOCK TABLE holdfast.task_queue")
 	logs(fmt.Sprintf("process %d of role holdfast () blocks", db.Conn.PgConn().PID()))
+	answers(http.StatusOK, "/metrics") // not before: the replica forgets keys when it begins to listen
 	pg.Stop()
 	answers(http.StatusServiceUnavailable, "/admin/v1/me", "/admin/v1/tasks") // when the key is no longer known
 	answers(http.StatusOK, operatorsOnly...)
