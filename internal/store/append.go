@@ -386,7 +386,7 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 		r, ok := now[first.Task]
 		owned := ok && r.Owned && fenceOf(r.Attempt, r.ClaimedAt) == first.Fence
 		writes := owned && r.Posted == first.Posted
-		begun := g.last().after() == 0 && task.State(r.State) == task.StateWorking // it was only the status working
+		begun := g.last().after() == 0 && !g.settles() && task.State(r.State) == task.StateWorking // it was only the status working
 		switch {
 		case writes && r.RunOrdinal == first.Ordinal && !begun, owned && first.Ordinal == AnyOrdinal:
 			if s.observe.Retried != nil {

@@ -143,8 +143,8 @@ WITH run AS MATERIALIZED (
                x.cancel_requested_at
           FROM holdfast.tasks x
          WHERE x.id = r.id AND x.attempt = r.attempt AND x.claimed_at = r.claimed_at
-           AND (r.ordinal = -1 OR x.run_ordinal = r.ordinal AND x.posted = r.post AND (r.after > 0 OR x.state = 1))
-           AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.worker_id IS NOT NULL
+           AND (r.ordinal = -1 OR x.run_ordinal = r.ordinal AND x.posted = r.post) AND x.worker_id IS NOT NULL
+           AND (r.after <> 0 OR r.asked <> 2 OR x.state = 1) AND x.state NOT IN (3, 4, 5, 6, 7, 8)
         OFFSET 0 FOR NO KEY UPDATE OF x SKIP LOCKED) t
 ), upd AS (
     UPDATE holdfast.tasks t
