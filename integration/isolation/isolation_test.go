@@ -285,7 +285,7 @@ func (e *estate) foreignTasks() {
 var statement = regexp.MustCompile(`^-- name: (\w+)`)
 
 // ofRequests are the statements that a server makes for requests outside of a caller's view, and for its streams.
-var ofRequests = []string{"TaskCreate", "TaskCreateLean", "TaskReopen", "EventsAfter", "EventsCatchUp", "TaskSeqs"}
+var ofRequests = []string{"TaskAdmit", "TaskCreate", "TaskRename", "EventsAfter", "EventsCatchUp", "TaskSeqs"}
 
 // watched does an operation and returns its statements.
 func (e *estate) watched(w *a2atest.Wire, d *clientOp, a *about, shows []string) (got a2atest.Shown, took []string) {

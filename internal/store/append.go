@@ -92,6 +92,12 @@ func (g *appendGroup) metadata() string {
 
 func (g *appendGroup) last() *Append { return g.items[len(g.items)-1] }
 
+// end returns the newest event of the group, the only one that may end its run.
+func (g *appendGroup) end() *task.Event {
+	last := g.last()
+	return last.Events[len(last.Events)-1]
+}
+
 type runKey struct {
 	id      task.ID
 	attempt task.Attempt
@@ -198,8 +204,7 @@ func (s *Store) appendRows(ctx context.Context, arg dbsqlc.EventsAppendParams, n
 // turns returns the runs that may begin another turn with their append: those that park, and those that wait.
 func turns(groups []*appendGroup) (next dbsqlc.TurnsNextParams, wait dbsqlc.TurnsWaitParams) {
 	for _, g := range groups {
-		last := g.last()
-		end := last.Events[len(last.Events)-1]
+		last, end := g.last(), g.end()
 		id, attempt, claim := uuid.UUID(last.Task), int32(last.Attempt), claimedAt(last.Fence)
 		switch {
 		case end.Waits():
@@ -415,7 +420,7 @@ func (g *appendGroup) isIn(now map[task.ID]dbsqlc.RunStatesRow) bool {
 	case !ok || fenceOf(r.Attempt, r.ClaimedAt) != last.Fence:
 		return false
 	case last.Ordinal == AnyOrdinal:
-		return !r.Owned && task.State(r.State) == last.Events[len(last.Events)-1].State
+		return !r.Owned && task.State(r.State) == g.end().State
 	}
 	// An upload that ends the run is not in the log of one that goes on: another upload has used its ordinals.
 	return r.Posted == last.Posted && r.RunOrdinal >= last.after() && (!r.Owned || !g.settles())
@@ -426,8 +431,7 @@ func (g *appendGroup) ends() bool { return g.last().Posted && g.settles() }
 
 // settles reports whether the group ends its run.
 func (g *appendGroup) settles() bool {
-	last := g.last()
-	end := last.Events[len(last.Events)-1]
+	end := g.end()
 	return end.Waits() || end.Kind == task.EventStatus && end.State.Settled()
 }
 
@@ -441,8 +445,7 @@ func (s *Store) committedBefore(g *appendGroup, r *dbsqlc.RunStatesRow) {
 		s.marked(1) // maybe
 	}
 	s.kin(1) // maybe
-	last, now := g.last().Events, task.State(r.State)
-	end := last[len(last)-1]
+	end, now := g.end(), task.State(r.State)
 	requeued := (end.State.Parked() || end.Waits()) && !now.Settled()
 	g.done(requeued, nil)
 	if requeued && s.listener != nil {

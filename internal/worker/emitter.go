@@ -358,7 +358,7 @@ type admission struct {
 // for more small events, the window is smaller.
 func (e *emitter) admit(ctx context.Context, size int64) (in admission, err error) {
 	defer e.hold()()
-	// The bytes that were read for this event wait with it, so both have the turn, or none of them.
+	// The bytes that were read for this event go beside the budget with it.
 	in = admission{cost: min(size, window), of: e.reading.Load()}
 	if in.of == nil {
 		in.of = e.r.pool.opt.Memory.Event(e.r.agent.Name)

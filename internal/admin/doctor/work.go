@@ -43,7 +43,11 @@ func (d *database) partitions(ctx context.Context) ([]Finding, error) {
 }
 
 func (d *database) workers(ctx context.Context) ([]Finding, error) {
-	all, err := d.processes(ctx)
+	s, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Registered(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +75,6 @@ func (d *database) workers(ctx context.Context) ([]Finding, error) {
 		found = append(found, warns("%d processes are alive, with %d different versions", live, len(versions)).advise("finish the upgrade; during one this is normal")...)
 	}
 	return found.orOK("%d processes are alive, %d with the role worker", live, working), nil
-}
-
-func (d *database) processes(ctx context.Context) ([]store.AdminProcess, error) {
-	s, err := d.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.Registered(ctx)
 }
 
 // withRole counts the processes that are alive and have a role.
@@ -149,15 +145,19 @@ func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	if !d.Config.Push.Enabled {
 		return oks("push.enabled is false: clients cannot set webhooks, and nothing is delivered"), nil
 	}
-	processes, err := d.processes(ctx)
+	s, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := d.store.CountPushes(ctx)
+	processes, err := s.Registered(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lags, err := d.store.PushLags(ctx)
+	counts, err := s.CountPushes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lags, err := s.PushLags(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -240,7 +240,7 @@ type EventsAppendRow struct {
 // parks may ask for its resume URL to be valid for some seconds (resume). If a resume has come already (resumed_seq),
 // the run does not park: the next turn is that of the resume, before those of waiting messages.
 //
-// What few runs do is in statements that follow in the same transaction: TurnsNext begins the next turn of a run that
+// Statements that follow in the same transaction write what few runs do: TurnsNext begins the next turn of a run that
 // did not park, so its task keeps the worker until then. TurnsWait writes the last event of a run that waits.
 //
 // Webhooks are marked last, by a function with its own snapshot, and only for tasks that have webhooks. Another

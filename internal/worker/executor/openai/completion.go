@@ -159,6 +159,9 @@ type answer struct {
 	thinking int // bytes of thoughts
 }
 
+// newAnswer returns an answer of which nothing has come, with text of at most so many bytes.
+func newAnswer(most int) *answer { return &answer{max: most, streamed: map[string]bool{}} }
+
 // call is a call of a tool that the model asks for, under the id that its provider gave.
 type call struct {
 	ID        string `json:"id"`

@@ -45,7 +45,7 @@ func FuzzAnswers(f *testing.F) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		var err error
-		got := &answer{max: opts.MaxEvent}
+		got := newAnswer(opts.MaxEvent)
 		same := func(s string) string { return s }
 		if streamed {
 			err = a.stream(ctx, cancel, strings.NewReader(body), got, w, same)

@@ -188,7 +188,7 @@ func (a *agent) ask(ctx context.Context, conversation []message, done *steps, bo
 	if err != nil {
 		return nil, err
 	}
-	got := &answer{max: a.opts.MaxEvent}
+	got := newAnswer(a.opts.MaxEvent)
 	return got, a.complete(ctx, body, fmt.Sprintf("%s:%d", done.run.IdempotencyKey(), len(done.rounds)), got, w)
 }
 

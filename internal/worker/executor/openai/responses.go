@@ -187,9 +187,6 @@ func (responses) read(to *answer, raw []byte, line int, redact func(string) stri
 		}
 	case "response.output_item.done":
 		if e.Item != nil {
-			if to.streamed == nil {
-				to.streamed = map[string]bool{}
-			}
 			to.streamed[e.Item.Type] = true
 			return to.item(e.Item)
 		}
