@@ -418,7 +418,7 @@ func (a *API) purgeExports(ctx context.Context, op *store.Operator, j *store.Job
 	}
 }
 
-var errSlow = task.Errorf(task.Unavailable, "the action did not end within %s; another session may have locked the task", jobTask)
+var errSlow = task.Errorf(task.Unavailable, "the action did not end within %s, and may still take effect; another session may have locked the task", jobTask)
 
 func (a *API) onOne(ctx context.Context, op *store.Operator, j *store.Job, id task.ID, opts options) (did *outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTask)
