@@ -82,11 +82,11 @@ func (a *Account) needs(body, read int64) (*Budget, int64) {
 func (a *Account) try(body, read int64) bool {
 	in, n := a.needs(body, read)
 	if in == a.in {
-		if !in.try(a.holder, n-a.held, a.held) {
+		if _, ok := in.try(a.holder, n-a.held, a.held); !ok {
 			return false
 		}
 	} else {
-		if !in.try(a.holder, n, 0) {
+		if _, ok := in.try(a.holder, n, 0); !ok {
 			return false
 		}
 		a.in.Give(a.holder, a.held)

@@ -25,13 +25,19 @@ type Budget struct {
 
 	mu       sync.Mutex
 	used     int64
-	held     map[Holder]int64
-	waiting  list.List // of *wait, oldest first
-	line     int       // the most that may wait, half of them of one holder; 0: any number
+	held     map[Holder]*share // of those with bytes
+	waiting  list.List         // of *wait, oldest first
+	line     int               // the most that may wait, half of them of one holder; 0: any number
 	refusals int64
 
 	reading, complete turn  // of a budget for events (see Event); nil: work larger than the budget goes on alone
 	beside            int64 // bytes of the events that have a turn
+}
+
+// share is what a holder has of a budget. Events keep theirs, so that not every chunk of a stream looks it up again.
+type share struct {
+	holder Holder
+	n      int64
 }
 
 // turn lets one event at a time hold its bytes beside the budget. It has a value while none does.
@@ -53,7 +59,7 @@ type wait struct {
 
 // NewBudget makes a budget of size bytes. One holder gets at most half of it.
 func NewBudget(size int64) *Budget {
-	return &Budget{Patience: patience, size: size, each: size / 2, held: map[Holder]int64{}}
+	return &Budget{Patience: patience, size: size, each: size / 2, held: map[Holder]*share{}}
 }
 
 // Take takes n bytes for a holder and waits for them, at most for Patience. It may take more than a
@@ -71,8 +77,8 @@ func (b *Budget) take(ctx context.Context, h Holder, n, has int64, beside turn) 
 		return false, nil
 	}
 	b.mu.Lock()
-	if b.fits(h, n, has) && b.next(h) {
-		b.grant(h, n)
+	if s := b.share(h); b.fits(s, n, has) && b.next(h) {
+		b.grant(s, n)
 		b.mu.Unlock()
 		return false, nil
 	}
@@ -119,18 +125,21 @@ func (b *Budget) take(ctx context.Context, h Holder, n, has int64, beside turn) 
 // refused counts a refusal, and returns its error. The caller holds the lock.
 func (b *Budget) refused(h Holder, n, has int64) error {
 	b.refusals++
-	if !b.ofHolder(h, n, has) {
+	if !b.ofHolder(b.share(h), n, has) {
 		return &task.Error{Kind: task.RateLimited, Msg: "your requests hold as much memory as they may; send fewer at a time", RetryAfter: pause}
 	}
 	return &task.Error{Kind: task.Unavailable, Msg: "the server's memory is in use by other requests", RetryAfter: pause}
 }
 
 // TryTake takes n bytes if they are free now.
-func (b *Budget) TryTake(h Holder, n int64) bool { return b.try(h, n, 0) }
+func (b *Budget) TryTake(h Holder, n int64) bool {
+	_, ok := b.try(h, n, 0)
+	return ok
+}
 
 // TakeNow is TryTake for work that is refused otherwise, and counts that.
 func (b *Budget) TakeNow(h Holder, n int64) bool {
-	if b.try(h, n, 0) {
+	if b.TryTake(h, n) {
 		return true
 	}
 	b.mu.Lock()
@@ -139,17 +148,34 @@ func (b *Budget) TakeNow(h Holder, n int64) bool {
 	return false
 }
 
-func (b *Budget) try(h Holder, n, has int64) bool {
+// try takes n bytes if they are free now, and returns the share that has them.
+func (b *Budget) try(h Holder, n, has int64) (s *share, ok bool) {
 	if b == nil || n <= 0 {
-		return true
+		return nil, true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.fits(h, n, has) || !b.next(h) {
-		return false
+	s = b.share(h)
+	if !b.fits(s, n, has) || !b.next(h) {
+		return nil, false
 	}
-	b.grant(h, n)
-	return true
+	b.grant(s, n)
+	return s, true
+}
+
+// giveBack returns bytes of a share that has them.
+func (b *Budget) giveBack(s *share, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(s, n)
+}
+
+// share returns the share of a holder, which may be empty. The caller holds the lock.
+func (b *Budget) share(h Holder) *share {
+	if s := b.held[h]; s != nil {
+		return s
+	}
+	return &share{holder: h}
 }
 
 // Add takes n bytes of a holder for work that has already begun.
@@ -159,7 +185,7 @@ func (b *Budget) Add(h Holder, n int64) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.grant(h, n)
+	b.grant(b.share(h), n)
 }
 
 // Give returns bytes of a holder.
@@ -169,14 +195,14 @@ func (b *Budget) Give(h Holder, n int64) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.drop(h, n)
+	b.drop(b.share(h), n)
 }
 
-// drop takes bytes from a holder, for those that wait. The caller holds the lock.
-func (b *Budget) drop(h Holder, n int64) {
+// drop takes bytes from a share, for those that wait. The caller holds the lock.
+func (b *Budget) drop(s *share, n int64) {
 	b.used -= n
-	if b.held[h] -= n; b.held[h] == 0 {
-		delete(b.held, h)
+	if s.n -= n; s.n == 0 {
+		delete(b.held, s.holder)
 	}
 	b.serve()
 }
@@ -199,7 +225,7 @@ func (b *Budget) tooLong(h Holder) bool {
 func (b *Budget) next(h Holder) bool {
 	for at := b.waiting.Front(); at != nil; at = at.Next() {
 		w := at.Value.(*wait)
-		if w.holder == h || b.ofHolder(w.holder, w.n, w.has) {
+		if w.holder == h || b.ofHolder(b.share(w.holder), w.n, w.has) {
 			return false
 		}
 	}
@@ -210,12 +236,12 @@ func (b *Budget) next(h Holder) bool {
 func (b *Budget) serve() {
 	for at := b.waiting.Front(); at != nil; {
 		w, following := at.Value.(*wait), at.Next()
-		switch {
-		case !b.ofHolder(w.holder, w.n, w.has):
+		switch s := b.share(w.holder); {
+		case !b.ofHolder(s, w.n, w.has):
 		case !b.ofAll(w.n, w.has):
 			return // a large one must not be overtaken for ever
 		default:
-			b.grant(w.holder, w.n)
+			b.grant(s, w.n)
 			b.waiting.Remove(at)
 			close(w.granted)
 		}
@@ -223,21 +249,24 @@ func (b *Budget) serve() {
 	}
 }
 
-func (b *Budget) fits(h Holder, n, has int64) bool {
-	return b.ofHolder(h, n, has) && b.ofAll(n, has)
+func (b *Budget) fits(s *share, n, has int64) bool {
+	return b.ofHolder(s, n, has) && b.ofAll(n, has)
 }
 
-func (b *Budget) ofHolder(h Holder, n, has int64) bool {
-	return h == (Holder{}) || b.held[h]+n <= b.each || b.reading == nil && b.held[h] == has
+func (b *Budget) ofHolder(s *share, n, has int64) bool {
+	return s.n+n <= b.each || b.reading == nil && s.n == has || s.holder == (Holder{})
 }
 
 func (b *Budget) ofAll(n, has int64) bool {
 	return b.used+n <= b.size || b.reading == nil && b.used == has
 }
 
-func (b *Budget) grant(h Holder, n int64) {
+func (b *Budget) grant(s *share, n int64) {
+	if s.n == 0 {
+		b.held[s.holder] = s
+	}
 	b.used += n
-	b.held[h] += n
+	s.n += n
 }
 
 func (b *Budget) addBeside(n int64) {

@@ -91,10 +91,11 @@ type Event struct {
 	of    *Budget
 	agent Holder
 
-	growing chan struct{} // has a value while a Grow waits
 	mu      sync.Mutex
+	growing chan struct{} // has a value while a Grow waits; made by the first one
 	held    int64
-	turn    turn // that it has; nil: none
+	share   *share // has the bytes, if TryGrow took some of them
+	turn    turn   // that it has; nil: none
 }
 
 // Event returns an event of an agent that holds nothing yet.
@@ -102,7 +103,7 @@ func (r *Runs) Event(agent string) *Event {
 	if r == nil {
 		return nil
 	}
-	return &Event{of: r.events, agent: Holder{Agent: agent}, growing: make(chan struct{}, 1)}
+	return &Event{of: r.events, agent: Holder{Agent: agent}}
 }
 
 // TryGrow takes n more bytes, if they are free now.
@@ -114,7 +115,9 @@ func (e *Event) TryGrow(n int64) bool {
 	defer e.mu.Unlock()
 	if e.turn != nil {
 		e.of.addBeside(n)
-	} else if !e.of.try(e.agent, n, 0) {
+	} else if s, ok := e.of.try(e.agent, n, 0); ok {
+		e.share = s
+	} else {
 		return false
 	}
 	e.held += n
@@ -141,6 +144,11 @@ func (e *Event) grow(ctx context.Context, n int64, beside turn) error {
 	if e.TryGrow(n) {
 		return nil
 	}
+	e.mu.Lock()
+	if e.growing == nil {
+		e.growing = make(chan struct{}, 1)
+	}
+	e.mu.Unlock()
 	select {
 	case e.growing <- struct{}{}:
 	case <-ctx.Done():
@@ -156,7 +164,7 @@ func (e *Event) grow(ctx context.Context, n int64, beside turn) error {
 	if got {
 		e.of.addBeside(e.held + n)
 		e.of.Give(e.agent, e.held)
-		e.turn = beside
+		e.share, e.turn = nil, beside
 	}
 	if err == nil {
 		e.held += n
@@ -173,7 +181,12 @@ func (e *Event) Give(n int64) {
 	defer e.mu.Unlock()
 	e.held -= n
 	switch {
-	case e.turn == nil:
+	case e.share != nil:
+		e.of.giveBack(e.share, n)
+		if e.held == 0 {
+			e.share = nil
+		}
+	case e.turn == nil: // Grow has waited for its bytes
 		e.of.Give(e.agent, n)
 	case e.held > 0:
 		e.of.addBeside(-n)

@@ -360,14 +360,16 @@ func (e *emitter) admit(ctx context.Context, size int64) (in admission, err erro
 	defer e.hold()()
 	// The bytes that were read for this event go beside the budget with it.
 	in = admission{cost: min(size, window), of: e.reading.Load()}
-	if in.of == nil {
+	large := size > limit.SmallBytes
+	needs := large || e.queued.Load()+size > limit.SmallBytes
+	if needs && in.of == nil {
 		in.of = e.r.pool.opt.Memory.Event(e.r.agent.Name)
 	}
 	spared := int64(0)
 	switch bytes := size * eventFactor; {
-	case size > limit.SmallBytes:
+	case !needs:
+	case large:
 		err, in.bytes = in.of.Complete(ctx, bytes), bytes
-	case e.queued.Load()+size <= limit.SmallBytes:
 	case in.of.TryGrow(bytes):
 		in.bytes = bytes
 	default:
