@@ -73,8 +73,8 @@ func program(t *testing.T, name, file string) executor.Executor {
 func TestGuidesHaveThePrograms(t *testing.T) {
 	t.Parallel()
 	for guide, files := range map[string][]string{
-		"agents/go": {"main.go", "connect/main.go", "trip/main.go", "trip/main_test.go"},
-		"executors": {"../python/orchestrator.py"},
+		"agents/go":              {"main.go", "trip/main.go", "trip/main_test.go"},
+		"agents/waits-and-calls": {"../python/orchestrator.py"},
 	} {
 		page, err := os.ReadFile("../docs/" + guide + ".md")
 		require.NoError(t, err)

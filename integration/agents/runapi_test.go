@@ -16,7 +16,7 @@ import (
 // The agents of the guide and of examples/ that use the run API, on two replicas.
 func TestRunAPIExamples(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/executors.md")
+	guide, err := os.ReadFile("../../docs/agents/run-api.md")
 	require.NoError(t, err)
 	program := regexp.MustCompile("(?s)```python run-api\n(.*?)```").FindSubmatch(guide)
 	require.NotNil(t, program)

@@ -49,15 +49,23 @@ func TestPages(t *testing.T) {
 	waits := func(url string) string {
 		return "until curl -s -o /dev/null " + url + "; do kill -0 $!; sleep 0.2; done\n"
 	}
-	const counter = "http://127.0.0.1:9999/.well-known/agent-card.json"
+	startCounter := ".holdfast/venv/bin/python examples/python/a2a/agent.py 9999 > agent.log 2>&1 &\n" +
+		waits("-f http://127.0.0.1:9999/.well-known/agent-card.json")
 	for name, p := range map[string]page{
 		"start, a server": {file: "start.md", topics: []string{"On your laptop"}, serves: true},
 		"start, an agent": {file: "start.md", topics: []string{"Over HTTP", "curl"}, serves: true, ports: []string{"9000"}},
 		"agents, http":    {file: "agents/http.md", serves: true, ports: []string{"9000"}},
 		"agents, command": {file: "agents/command.md", serves: true},
+		"agents, questions": {file: "agents/questions.md", serves: true, says: [][]string{
+			{"input-required", "Which seat, and how many bags?", "requestedSchema"}, {"completed", "Seat: aisle, bags: 2"},
+		}},
+		"agents, from an SDK server": {
+			file: "agents/from-sdk-server.md", serves: true, ports: []string{"9999"}, says: [][]string{{"18 19 20"}},
+			python: true, before: startCounter,
+		},
 		"agents, a2a": {
 			file: "agents/a2a.md", serves: true, ports: []string{"9999"}, says: [][]string{{"18 19 20"}},
-			python: true, before: ".holdfast/venv/bin/python examples/python/a2a/agent.py 9999 > agent.log 2>&1 &\n" + waits("-f "+counter),
+			python: true, before: startCounter,
 		},
 		"agents, openai": {
 			file: "agents/openai.md", serves: true, ports: []string{"9998"}, says: [][]string{{"You have said: What do you sell?"}},

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,22 +14,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 )
 
-// fromGuide returns a block of the guide.
-func fromGuide(t *testing.T, info string) string {
-	t.Helper()
-	guide, err := os.ReadFile("../../docs/agents/worker.md")
-	require.NoError(t, err)
-	found := regexp.MustCompile("(?s)```" + regexp.QuoteMeta(info) + "\n(.*?)```").FindSubmatch(guide)
-	require.NotNil(t, found, info)
-	return string(found[1])
-}
-
-// python starts the worker of the guide.
+// python starts the example that speaks the protocol without a package.
 func python(t *testing.T, url string) *exec.Cmd {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "worker.py")
-	require.NoError(t, os.WriteFile(file, []byte(fromGuide(t, "python worker.py")), 0o600))
-	cmd := exec.CommandContext(t.Context(), "python3", file)
+	cmd := exec.CommandContext(t.Context(), "python3", "../../examples/python/raw_worker.py")
 	cmd.Env = append(os.Environ(), "HOLDFAST_URL="+url)
 	cmd.Stderr = t.Output()
 	require.NoError(t, cmd.Start())
@@ -64,7 +50,7 @@ func chunks(db *clustertest.DB, id string, n int) {
 	})
 }
 
-// The program of the guide is killed, or frozen for longer than its lease, in the middle of a run. Another one ends the run, and
+// The example is killed, or frozen for longer than its lease, in the middle of a run. Another one ends the run, and
 // the frozen one is fenced: it writes nothing more.
 func TestLostWorker(t *testing.T) {
 	t.Parallel()

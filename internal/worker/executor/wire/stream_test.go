@@ -182,8 +182,6 @@ func TestReadAnswerIsBounded(t *testing.T) {
 // The server reads the same event that a worker in Go has written.
 func TestWrittenEventsAreReadTheSame(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../../../docs/executors.md")
-	require.NoError(t, err)
 	lines := `{"type":"status","state":"input-required","metadata":{"n":1.0}}
 		{"type":"auth","resume":{"for":0.5}}
 		{"type":"ask","message":"sure?","resume":{"for":60,"show":true},"metadata":{"big":12345678901234567890}}
@@ -192,8 +190,14 @@ func TestWrittenEventsAreReadTheSame(t *testing.T) {
 		{"type":"call","calls":[{"task":"01945c3e-9a11-7d00-8c01-aa51b2c3d4e5","message":"x","metadata":{"k":1}},{"agent":"b","contextId":"c","message":"y","relay":true}]}
 		{"type":"checkpoint","data":[1.0]}
 		{"type":"wait","until":"2026-03-01T09:00:00.5+01:00"}`
-	for _, block := range regexp.MustCompile("(?s)```ndjson\n(.*?)```").FindAllStringSubmatch(string(guide), -1) {
-		lines += "\n" + block[1]
+	for _, page := range []string{"executors", "agents/questions", "agents/waits-and-calls"} {
+		guide, err := os.ReadFile("../../../../docs/" + page + ".md")
+		require.NoError(t, err)
+		blocks := regexp.MustCompile("(?s)```ndjson\n(.*?)```").FindAllStringSubmatch(string(guide), -1)
+		require.NotEmpty(t, blocks, page)
+		for _, block := range blocks {
+			lines += "\n" + block[1]
+		}
 	}
 	n := 0
 	for line := range strings.Lines(lines) {
