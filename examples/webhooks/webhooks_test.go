@@ -411,3 +411,15 @@ func TestReceiversNeedAllSettings(t *testing.T) {
 		}
 	}
 }
+
+// The page has the code that these tests run.
+func TestPageHasTheChecks(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/webhooks.md")
+	require.NoError(t, err)
+	for language, file := range map[string]string{"python": "python/verify.py", "js": "node/verify.mjs", "go": "go/verify.go"} {
+		code, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(page), "```"+language+" "+filepath.Base(file)+"\n"+string(code)+"```\n")
+	}
+}

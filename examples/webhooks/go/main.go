@@ -1,8 +1,9 @@
-// A receiver of webhooks that verifies every notification. It checks that the notification comes from the known
+// A receiver of webhooks that verifies every notification. verify.go checks that the notification comes from the known
 // server (a JWT over the body, with the server's published keys), is addressed to this receiver, is about a task of
-// the known owner and agent, belongs to its subscription (the token), and is new. With WEBHOOK_SECRET it checks the
-// signature of Standard Webhooks instead of the JWT: the server derives that secret for itself, one owner and one agent,
-// so no other deliveries are signed with it. `holdfast push secret` prints OWNER and WEBHOOK_SECRET.
+// the known owner and agent, and belongs to its subscription (the token). This file also checks that it is new. With
+// WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the JWT: the server derives that secret for
+// itself, one owner and one agent, so no other deliveries are signed with it. `holdfast push secret` prints OWNER and
+// WEBHOOK_SECRET.
 //
 // ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... go run . 8000
 package main
@@ -12,7 +13,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,16 +32,14 @@ import (
 
 const (
 	maxBody = 16 << 20
-	leeway  = time.Minute
 	life    = 5 * time.Minute // of a signature
 )
 
 // receiver has the data that checks of notifications need.
 type receiver struct {
-	issuer string // the server's public URL
-	owner  string // the claim owner of our tasks
-	agent  string // the agent of our tasks
-	url    string // of this receiver, exactly as the client set it
+	// The server's public URL, the URL of this receiver exactly as the client set it, and owner and agent of our tasks. Another
+	// owner may have a task of the same name, and may have set a webhook to this URL.
+	want   claims
 	token  string // as the client set it; never empty
 	secret []byte // of Standard Webhooks, derived for the server, owner and agent; or nil
 	keys   *keySet
@@ -52,57 +50,24 @@ type receiver struct {
 
 // verify returns the id of a genuine notification.
 func (r *receiver) verify(h http.Header, body []byte) (id string, err error) {
-	given := h.Get("X-A2A-Notification-Token")
-	if given == "" || subtle.ConstantTimeCompare([]byte(given), []byte(r.token)) != 1 {
-		return "", errors.New("the token is absent, or does not match")
-	}
 	if r.secret != nil {
 		return r.verifyStandard(h, body)
 	}
-	return r.verifyJWT(h.Get("X-A2A-Signature"), body)
-}
-
-func (r *receiver) verifyJWT(compact string, body []byte) (string, error) {
-	// This receiver chooses the algorithm; the token must not.
-	parsed, err := jwt.ParseSigned(compact, []jose.SignatureAlgorithm{jose.ES256})
-	if err != nil {
-		return "", fmt.Errorf("not a JWT: %w", err)
-	}
-	key, err := r.keys.find(parsed.Headers[0].KeyID)
-	if err != nil {
-		return "", err
-	}
-	var claims struct {
-		jwt.Claims
-		Owner string `json:"owner"`
-		Agent string `json:"agent"`
-		Body  string `json:"request_body_sha256"`
-	}
-	if err := parsed.Claims(key, &claims); err != nil {
-		return "", fmt.Errorf("bad signature: %w", err)
-	}
-	now := time.Now()
-	expected := jwt.Expected{Issuer: r.issuer, AnyAudience: jwt.Audience{r.url}, Time: now}
-	if err := claims.ValidateWithLeeway(expected, leeway); err != nil {
-		return "", err
-	}
-	digest := sha256.Sum256(body)
+	c, err := verify(h, body, r.token, &r.want, r.keys.find)
 	switch {
-	case claims.Expiry == nil || claims.ID == "":
-		return "", errors.New("the JWT has no exp or no jti")
-	// Another owner may have a task of the same name, and may have set a webhook to this URL.
-	case claims.Owner != r.owner:
-		return "", errors.New("a task of another owner")
-	case claims.Agent != r.agent:
-		return "", errors.New("a task of another agent")
-	case subtle.ConstantTimeCompare([]byte(claims.Body), []byte(hex.EncodeToString(digest[:]))) != 1:
-		return "", errors.New("the body differs from the signed one")
+	case err != nil:
+		return "", err
+	case c.ID == "":
+		return "", errors.New("the JWT has no jti")
 	}
-	return claims.ID, nil
+	return c.ID, nil
 }
 
-// verifyStandard checks a signature as the libraries of standardwebhooks.com do.
+// verifyStandard checks the token, and a signature as the libraries of standardwebhooks.com do.
 func (r *receiver) verifyStandard(h http.Header, body []byte) (string, error) {
+	if subtle.ConstantTimeCompare([]byte(h.Get("X-A2A-Notification-Token")), []byte(r.token)) != 1 {
+		return "", errors.New("another token")
+	}
 	id, at := h.Get("Webhook-Id"), h.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	if age := time.Since(time.Unix(seconds, 0)); err != nil || id == "" || age > life || age < -life {
@@ -182,7 +147,7 @@ type keySet struct {
 	fetched time.Time
 }
 
-func (k *keySet) find(id string) (*jose.JSONWebKey, error) {
+func (k *keySet) find(id string) (any, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	found := k.keys.Key(id)
@@ -233,21 +198,21 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	r := &receiver{
-		issuer: required("ISSUER"), url: os.Getenv("WEBHOOK_URL"), token: required("TOKEN"), seen: map[string]time.Time{},
+	r := &receiver{token: required("TOKEN"), seen: map[string]time.Time{}}
+	url := os.Getenv("WEBHOOK_URL")
+	if url == "" {
+		url = "http://" + l.Addr().String() + "/hook"
 	}
-	if r.url == "" {
-		r.url = "http://" + l.Addr().String() + "/hook"
-	}
-	r.keys = &keySet{url: r.issuer + "/.well-known/jwks.json"}
+	r.want.Issuer, r.want.Audience = required("ISSUER"), jwt.Audience{url}
+	r.keys = &keySet{url: r.want.Issuer + "/.well-known/jwks.json"}
 	if secret, ok := strings.CutPrefix(os.Getenv("WEBHOOK_SECRET"), "whsec_"); ok {
 		if r.secret, err = base64.StdEncoding.DecodeString(secret); err != nil {
 			log.Fatal(err)
 		}
 	} else {
-		r.owner, r.agent = required("OWNER"), required("AGENT")
+		r.want.Owner, r.want.Agent = required("OWNER"), required("AGENT")
 	}
-	say("listening at " + r.url)
+	say("listening at " + url)
 	server := http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}
 	log.Fatal(server.Serve(l))
 }

@@ -1,19 +1,20 @@
-// A receiver of webhooks that believes nobody. It checks that a notification comes from the server that it knows (a JWT
-// over the body, with the server's published keys), is meant for this receiver, is about a task of the known owner and
-// agent, is the one that it asked for (the token), and has not been seen before. With WEBHOOK_SECRET it checks the signature
-// of Standard Webhooks instead of the JWT: the server derives that secret for itself, one owner and one agent, so no other
-// deliveries are signed with it. `holdfast push secret` prints OWNER and WEBHOOK_SECRET.
+// A receiver of webhooks that believes nobody. verify.mjs checks that a notification comes from the server that it knows (a
+// JWT over the body, with the server's published keys), is meant for this receiver, is about a task of the known owner and
+// agent, and is the one that it asked for (the token). This program also checks that it has not been seen before. With
+// WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the JWT: the server derives that secret for itself,
+// one owner and one agent, so no other deliveries are signed with it. `holdfast push secret` prints OWNER and WEBHOOK_SECRET.
 //
 //     ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... node receiver.mjs 8000
 
-import { createHash, createHmac, createPublicKey, timingSafeEqual, verify } from "node:crypto";
+import { createHmac, createPublicKey, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
+import { verify } from "./verify.mjs";
 
 const maxBody = 16 << 20;
-const leeway = 60;
 const life = 300; // of a signature, in seconds
 
-class Refused extends Error {}
+// Later says that the keys could not be fetched: the server tries again.
+class Later extends Error {}
 
 const now = () => Date.now() / 1000;
 
@@ -38,11 +39,13 @@ class KeySet {
     if (!this.keys.has(id)) {
       if (performance.now() - this.fetched > 10_000) {
         this.fetched = performance.now();
-        this.fetching = this.fetch();
+        this.fetching = this.fetch().catch((error) => {
+          throw new Later(error.message);
+        });
       }
       await this.fetching;
     }
-    if (!this.keys.has(id)) throw new Refused("signed with a key that the server does not publish");
+    if (!this.keys.has(id)) throw new Error("signed with a key that the server does not publish");
     return this.keys.get(id);
   }
 
@@ -64,61 +67,31 @@ class Verifier {
   // issuer is the server's public URL; owner and agent are claims of our tasks; url is that of this receiver, exactly as it
   // was set; token as it was set, never empty; secret that of Standard Webhooks, derived for server, owner and agent, if any.
   constructor({ issuer, owner, agent, url, token, secret }) {
-    Object.assign(this, { issuer, owner, agent, url, token, secret });
+    // Another owner may have a task of the same name, and may have set a webhook to this URL.
+    this.want = { iss: issuer, aud: url, owner, agent };
+    Object.assign(this, { token, secret });
     this.keys = new KeySet(`${issuer}/.well-known/jwks.json`);
   }
 
-  // verify gives the id of a genuine notification, or throws Refused.
+  // verify gives the id of a genuine notification, or throws.
   async verify(headers, body) {
-    const given = headers["x-a2a-notification-token"];
-    if (!given || !equal(given, this.token)) throw new Refused("the token is absent, or does not match");
     if (this.secret) return this.verifyStandard(headers, body);
-    return this.verifyJWT(headers["x-a2a-signature"] ?? "", body);
+    const { jti } = await verify(headers, body, this.token, this.want, (kid) => this.keys.find(kid));
+    if (typeof jti !== "string") throw new Error("the JWT has no jti");
+    return jti;
   }
 
-  async verifyJWT(compact, body) {
-    const parts = compact.split(".");
-    if (parts.length !== 3) throw new Refused("no JWT");
-    const read = (part) => {
-      try {
-        return JSON.parse(Buffer.from(part, "base64url").toString());
-      } catch {
-        throw new Refused("no JWT");
-      }
-    }
-    const header = read(parts[0]);
-    // The algorithm is ours to choose and not the token's.
-    if (header?.alg !== "ES256" || "crit" in header) throw new Refused("not signed with ES256");
-    const key = await this.keys.find(header.kid);
-    const signed = Buffer.from(`${parts[0]}.${parts[1]}`);
-    const signature = Buffer.from(parts[2], "base64url");
-    if (!verify("sha256", signed, { key, dsaEncoding: "ieee-p1363" }, signature)) {
-      throw new Refused("the signature does not fit");
-    }
-    const claims = read(parts[1]);
-    if (claims.iss !== this.issuer) throw new Refused("signed by another server");
-    if (claims.aud !== this.url) throw new Refused("meant for another receiver");
-    // Another owner may have a task of the same name, and may have set a webhook to this URL.
-    if (claims.owner !== this.owner) throw new Refused("a task of another owner");
-    if (claims.agent !== this.agent) throw new Refused("a task of another agent");
-    if (!(claims.iat - leeway <= now() && now() <= claims.exp + leeway)) throw new Refused("signed at another time");
-    if (!equal(claims.request_body_sha256, createHash("sha256").update(body).digest("hex"))) {
-      throw new Refused("the body differs from the signed one");
-    }
-    if (typeof claims.jti !== "string") throw new Refused("the JWT has no jti");
-    return claims.jti;
-  }
-
-  // verifyStandard is what the libraries of standardwebhooks.com do.
+  // verifyStandard is what the libraries of standardwebhooks.com do, and the token.
   verifyStandard(headers, body) {
+    if (!equal(headers["x-a2a-notification-token"], this.token)) throw new Error("another token");
     const id = headers["webhook-id"];
     const at = headers["webhook-timestamp"] ?? "";
     if (!id || !/^\d+$/.test(at) || Math.abs(now() - Number(at)) > life) {
-      throw new Refused("no id, or a timestamp more than 5 minutes off");
+      throw new Error("no id, or a timestamp more than 5 minutes off");
     }
     const expected = `v1,${createHmac('sha256', this.secret).update(`${id}.${at}.`).update(body).digest('base64')}`;
     const signatures = (headers["webhook-signature"] ?? "").split(" ");
-    if (!signatures.some((signature) => equal(signature, expected))) throw new Refused("no signature matches");
+    if (!signatures.some((signature) => equal(signature, expected))) throw new Error("no signature matches");
     return id;
   }
 
@@ -139,7 +112,7 @@ async function read(request) {
   let size = 0;
   for await (const chunk of request) {
     size += chunk.length;
-    if (size > maxBody) throw new Refused("too long");
+    if (size > maxBody) throw new Error("too long");
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
@@ -168,13 +141,12 @@ const server = createServer(async (request, response) => {
     console.log(verifier.first(id) ? "accepted" : "repeated", id);
     response.writeHead(204).end();
   } catch (error) {
-    if (error instanceof Refused) {
-      console.log(`refused: ${error.message}`);
-      return answer(401, "not for us");
+    if (error instanceof Later) {
+      console.log(`put off: ${error.message}`);
+      return answer(503, "later, please");
     }
-    // Such as when the keys could not be fetched: the server tries again.
-    console.log(`put off: ${error.message}`);
-    return answer(503, "later, please");
+    console.log(`refused: ${error.message}`);
+    return answer(401, "not for us");
   }
 });
 

@@ -1,8 +1,8 @@
 """A receiver of webhooks that believes nobody.
 
-It checks that a notification comes from the server that it knows (a JWT over the body, with the server's published
-keys), is meant for this receiver, is about a task of the known owner and agent, is the one that it asked for (the
-token), and has not been seen before. With WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the
+verify.py checks that a notification comes from the server that it knows (a JWT over the body, with the server's published
+keys), is meant for this receiver, is about a task of the known owner and agent, and is the one that it asked for (the
+token). This program also checks that it has not been seen before. With WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the
 JWT: the server derives that secret for itself, one owner and one agent, so no other deliveries are signed with it.
 `holdfast push secret` prints OWNER and WEBHOOK_SECRET.
 
@@ -23,22 +23,16 @@ import urllib.parse
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+from verify import decode, verify
 
 MAX_BODY = 16 << 20
-LEEWAY = 60
 LIFE = 300  # of a signature, in seconds
 
 
 class Refused(Exception):
     """The notification is not for us."""
-
-
-def unbase64url(text):
-    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
 
 
 class KeySet:
@@ -69,17 +63,16 @@ class KeySet:
         keys = {}
         for key in found:
             if (key["kty"], key["crv"]) == ("EC", "P-256"):
-                x, y = (int.from_bytes(unbase64url(key[name]), "big") for name in "xy")
+                x, y = (int.from_bytes(decode(key[name]), "big") for name in "xy")
                 keys[key["kid"]] = ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
         return keys
 
 
 class Verifier:
     def __init__(self, issuer, owner, agent, url, token, secret=None):
-        self.issuer = issuer  # the server's public URL
-        self.owner = owner  # the claim owner of our tasks
-        self.agent = agent  # the agent of our tasks
-        self.url = url  # of this receiver, exactly as it was set
+        # The server's public URL, the URL of this receiver exactly as it was set, and owner and agent of our tasks. Another
+        # owner may have a task of the same name, and may have set a webhook to this URL.
+        self.want = {"iss": issuer, "aud": url, "owner": owner, "agent": agent}
         self.token = token  # as it was set; never empty
         self.secret = secret  # of Standard Webhooks, derived for the server, owner and agent; or None
         self.keys = KeySet(issuer + "/.well-known/jwks.json")
@@ -87,49 +80,16 @@ class Verifier:
         self.seen = {}  # ids, and until when they must be remembered
 
     def verify(self, headers, body):
-        """Returns the id of a genuine notification, or raises Refused."""
-        token = headers.get("X-A2A-Notification-Token", "")
-        if not token or not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise Refused("the token is absent, or does not match")
+        """Returns the id of a genuine notification, or raises an exception."""
         if self.secret is not None:
             return self.verify_standard(headers, body)
-        return self.verify_jwt(headers.get("X-A2A-Signature", ""), body)
-
-    def verify_jwt(self, compact, body):
-        try:
-            signed, _, encoded = compact.rpartition(".")
-            head, _, payload = signed.partition(".")
-            header = json.loads(unbase64url(head))
-            signature = unbase64url(encoded)
-            # The algorithm is ours to choose and not the token's.
-            if header["alg"] != "ES256" or "crit" in header or len(signature) != 64:
-                raise Refused("not signed with ES256")
-            key = self.keys.find(header["kid"])
-            r, s = (int.from_bytes(half, "big") for half in (signature[:32], signature[32:]))
-            key.verify(encode_dss_signature(r, s), signed.encode(), ec.ECDSA(hashes.SHA256()))
-            claims = json.loads(unbase64url(payload))
-            now = time.time()
-            if claims["iss"] != self.issuer:
-                raise Refused("signed by another server")
-            if claims["aud"] != self.url:
-                raise Refused("meant for another receiver")
-            # Another owner may have a task of the same name, and may have set a webhook to this URL.
-            if claims["owner"] != self.owner:
-                raise Refused("a task of another owner")
-            if claims["agent"] != self.agent:
-                raise Refused("a task of another agent")
-            if not claims["iat"] - LEEWAY <= now <= claims["exp"] + LEEWAY:
-                raise Refused("signed at another time")
-            if not hmac.compare_digest(claims["request_body_sha256"], hashlib.sha256(body).hexdigest()):
-                raise Refused("the body differs from the signed one")
-            return str(claims["jti"])
-        except InvalidSignature:
-            raise Refused("the signature does not fit") from None
-        except (ValueError, KeyError, TypeError) as mistake:
-            raise Refused(f"no JWT: {mistake!r}") from None
+        return str(verify(headers, body, self.token, self.want, self.keys.find)["jti"])
 
     def verify_standard(self, headers, body):
-        """What the libraries of standardwebhooks.com do."""
+        """What the libraries of standardwebhooks.com do, and the token."""
+        token = headers.get("X-A2A-Notification-Token", "")
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
+            raise Refused("another token")
         name, at = headers.get("Webhook-Id", ""), headers.get("Webhook-Timestamp", "")
         if not name or not at.isascii() or not at.isdigit() or abs(time.time() - int(at)) > LIFE:
             raise Refused("no id, or a timestamp more than 5 minutes off")
@@ -176,13 +136,13 @@ def handler(verifier):
             body = self.rfile.read(int(length))
             try:
                 name = verifier.verify(self.headers, body)
-            except Refused as reason:
-                print("refused:", reason, flush=True)
-                self.answer(401, "not for us")
-                return
             except OSError as reason:  # the keys could not be fetched: the server tries again
                 print("put off:", reason, flush=True)
                 self.answer(503, "later, please")
+                return
+            except Exception as reason:
+                print("refused:", repr(reason), flush=True)
+                self.answer(401, "not for us")
                 return
             print("accepted" if verifier.first(name) else "repeated", name, flush=True)
             self.answer(204)
