@@ -267,12 +267,12 @@ RETURNING t.id;
 
 -- name: RunBeat :one
 -- Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
--- that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
+-- that. Fenced like EventsAppend, and may be repeated. No row: the attempt is over, or the ordinal does not fit.
 UPDATE holdfast.tasks t
    SET run_ordinal = CASE WHEN @ordinal::bigint >= 0 THEN @after::bigint ELSE t.run_ordinal END, heard_at = now()
  WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz
    AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
-   AND (@ordinal::bigint = -1 OR t.posted AND t.run_ordinal = @ordinal::bigint)
+   AND (@ordinal::bigint = -1 OR t.posted AND t.run_ordinal IN (@ordinal::bigint, @after::bigint))
 RETURNING t.cancel_requested;
 
 -- name: RunSilence :one

@@ -58,8 +58,8 @@ func (s *Store) HandOver(ctx context.Context, id task.ID, run task.Fence) error 
 }
 
 // Beat notes that the agent of an attempt is there, and counts posted events that have no row in the log: those from ordinal
-// to after. With a negative ordinal it counts none. It returns whether the run was asked to end.
-// Errors: task.LeaseLost, also if another upload has come between.
+// to after. With a negative ordinal it counts none. It may be
+// repeated, and returns whether the run was asked to end. Errors: task.LeaseLost, also if another upload has come between.
 func (s *Store) Beat(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (canceled bool, err error) {
 	leave, err := s.turns.enter(ctx, id)
 	if err != nil {

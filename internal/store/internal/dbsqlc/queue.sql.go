@@ -383,7 +383,7 @@ UPDATE holdfast.tasks t
    SET run_ordinal = CASE WHEN $1::bigint >= 0 THEN $2::bigint ELSE t.run_ordinal END, heard_at = now()
  WHERE t.id = $3 AND t.attempt = $4 AND t.claimed_at = $5::timestamptz
    AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
-   AND ($1::bigint = -1 OR t.posted AND t.run_ordinal = $1::bigint)
+   AND ($1::bigint = -1 OR t.posted AND t.run_ordinal IN ($1::bigint, $2::bigint))
 RETURNING t.cancel_requested
 `
 
@@ -396,7 +396,7 @@ type RunBeatParams struct {
 }
 
 // Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
-// that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
+// that. Fenced like EventsAppend, and may be repeated. No row: the attempt is over, or the ordinal does not fit.
 func (q *Queries) RunBeat(ctx context.Context, db DBTX, arg RunBeatParams) (bool, error) {
 	row := db.QueryRow(ctx, runBeat,
 		arg.Ordinal,
