@@ -47,5 +47,5 @@
 //	             by a poll
 //	delivery     one per claim that is not waiting
 //
-// Package guard decides which addresses a webhook may have.
+
 package push
