@@ -72,7 +72,7 @@ clusters: bin/gotestsum ## the built server as processes: replicas under kills, 
 	$(PREBUILD)
 	$(GOTEST) -count=1 -timeout $(TIMEOUT) -shuffle=on $(TESTFLAGS) $(CLUSTERS)
 
-documents: bin/gotestsum ## the README, the tour and the examples, as written (needs python3 with cryptography and venv, curl, node)
+documents: bin/gotestsum ## the README, the tour and the examples, as written (needs python3 with cryptography and venv, curl, node, haproxy, nginx, caddy)
 	$(PREBUILD)
 	$(GOTEST) -count=1 -timeout $(TIMEOUT) -shuffle=on $(TESTFLAGS) ./integration/documents ./examples ./examples/webhooks
 

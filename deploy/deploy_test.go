@@ -70,3 +70,14 @@ func TestCompose(t *testing.T) {
 	image := load(t, read(t, "image.yaml"), map[string]string{"HOLDFAST_AUTH_NONE": "true"})
 	require.Equal(t, []string{":8080", ":8081", ":9090"}, []string{image.Listen, image.GRPCListen, image.AdminListen})
 }
+
+// The configurations that pages for operators have whole. No test runs Envoy, whose configuration is YAML.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"proxies.md"} {
+		block := regexp.MustCompile("(?s)```yaml holdfast.yaml\n(.*?)```").FindStringSubmatch(read(t, "../docs/"+page))
+		require.NotNil(t, block, page)
+		require.NotEmpty(t, load(t, block[1], nil).Proxies.Trusted, page)
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "proxies/envoy.yaml")), &map[string]any{}))
+}
