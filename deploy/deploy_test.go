@@ -74,7 +74,7 @@ func TestCompose(t *testing.T) {
 // The configurations that pages for operators have whole. No test runs Envoy, whose configuration is YAML.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"proxies.md"} {
+	for _, page := range []string{"limits.md", "proxies.md"} {
 		block := regexp.MustCompile("(?s)```yaml holdfast.yaml\n(.*?)```").FindStringSubmatch(read(t, "../docs/"+page))
 		require.NotNil(t, block, page)
 		require.NotEmpty(t, load(t, block[1], nil).Proxies.Trusted, page)
