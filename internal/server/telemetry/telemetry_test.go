@@ -388,7 +388,7 @@ const (
 	alerts     = "../../../deploy/prometheus/alerts.yml"
 	alertsTest = "../../../deploy/prometheus/alerts_test.yml"
 	dashboard  = "../../../deploy/grafana/holdfast.json"
-	runbook    = "../../../docs/runbook.md"
+	runbook    = "../../../docs/troubleshoot.md"
 )
 
 func read(t *testing.T, path string) string {
@@ -440,7 +440,7 @@ func TestEveryAlertHasRunbookSection(t *testing.T) {
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, alerts)), &file))
 	sections := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(read(t, runbook), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(read(t, runbook), -1) {
 		sections[m[1]] = true
 	}
 	tests := read(t, alertsTest)
@@ -448,7 +448,7 @@ func TestEveryAlertHasRunbookSection(t *testing.T) {
 		for _, r := range g.Rules {
 			require.True(t, sections[r.Alert], "%s has no section in the runbook", r.Alert)
 			delete(sections, r.Alert)
-			require.Equal(t, "https://github.com/holdfast-a2a/holdfast/blob/main/docs/runbook.md#"+strings.ToLower(r.Alert), r.Annotations.Runbook)
+			require.Equal(t, "https://github.com/holdfast-a2a/holdfast/blob/main/docs/troubleshoot.md#"+strings.ToLower(r.Alert), r.Annotations.Runbook)
 			require.Contains(t, []string{"page", "ticket"}, r.Labels.Severity, r.Alert)
 			require.Contains(t, tests, "alertname: "+r.Alert+"\n", "%s has no test that fires it", r.Alert)
 		}
