@@ -61,42 +61,36 @@ COMMENT ON VIEW holdfast.v_tasks IS 'Every task in its current state.';
 COMMENT ON COLUMN holdfast.v_tasks.state IS
     'submitted, working, input-required, auth-required, completed, failed, canceled or rejected.';
 COMMENT ON COLUMN holdfast.v_tasks.open IS
-    'The task has not ended. Open tasks have a small table of their own: a condition on open reads only that.';
+    'The task has not ended. A condition on it reads only the small table of open tasks.';
 COMMENT ON COLUMN holdfast.v_tasks.created_at IS
-    'When the task was stored. To select by time, compare task with holdfast.uuid_at(…), which uses an index; this '
-    'column has none.';
-COMMENT ON COLUMN holdfast.v_tasks.status_at IS
-    'When its newest status was stored. A status that repeats the state counts, too.';
+    'When the task was stored. It has no index: select by task and holdfast.uuid_at(…).';
+COMMENT ON COLUMN holdfast.v_tasks.status_at IS 'When its newest status was stored, also one that repeats the state.';
 COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
-COMMENT ON COLUMN holdfast.v_tasks.status_message IS
-    'The message of the current status, if it has one: id, role, parts, metadata.';
-COMMENT ON COLUMN holdfast.v_tasks.status_text IS
-    'The text of that message, such as why the task failed or what a parked task asks for.';
+COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status: id, role, parts, metadata.';
+COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'Its text: why the task failed, or what a parked task asks for.';
 COMMENT ON COLUMN holdfast.v_tasks.turns IS
-    'How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.';
-COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many messages wait behind the turn that is queued, runs or waits.';
+    'How many turns it has: messages, timers, results of calls and resume URLs begin one.';
+COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many messages wait behind the current turn.';
 COMMENT ON COLUMN holdfast.v_tasks.runs IS
-    'How often an executor was started. Runs that a stopping server returned do not count.';
-COMMENT ON COLUMN holdfast.v_tasks.attempt IS
-    'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
+    'How often an executor was started, without runs that a stopping server returned.';
+COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt; it may be higher than runs.';
 COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.v_tasks.cancel_requested IS 'A client asked to cancel it.';
-COMMENT ON COLUMN holdfast.v_tasks.cancel_requested_at IS 'When a client first asked to cancel it.';
-COMMENT ON COLUMN holdfast.v_tasks.direct IS 'The agent answered with a bare message, so the client saw no task.';
+COMMENT ON COLUMN holdfast.v_tasks.cancel_requested_at IS 'When a client first asked.';
+COMMENT ON COLUMN holdfast.v_tasks.direct IS 'The agent answered with a bare message, and the client saw no task.';
 COMMENT ON COLUMN holdfast.v_tasks.dialect IS 'The A2A version of the request that created it.';
-COMMENT ON COLUMN holdfast.v_tasks.client_id IS 'task_id when the client chose it (A2A 0.1), else null.';
+COMMENT ON COLUMN holdfast.v_tasks.client_id IS 'task_id if the client chose it (A2A 0.1), else null.';
 COMMENT ON COLUMN holdfast.v_tasks.last_seq IS 'How many events its log has.';
 COMMENT ON COLUMN holdfast.v_tasks.metadata IS 'Metadata of the request that created it.';
 COMMENT ON COLUMN holdfast.v_tasks.held_at IS
-    'When an operator put it on hold (holdfast tasks hold), which exempts it from retention; null: no hold.';
+    'When an operator put it on hold, which exempts it from retention; else null.';
 COMMENT ON COLUMN holdfast.v_tasks.resume_until IS
-    'Parked: until when the resume URL of its turn is valid; null: its agent has not asked for that.';
-COMMENT ON COLUMN holdfast.v_tasks.trace_id IS 'The trace of the request that created it; null: it was not traced.';
+    'While parked: until when its resume URL is valid; null: it has none.';
+COMMENT ON COLUMN holdfast.v_tasks.trace_id IS 'The trace of the request that created it; null without tracing.';
 COMMENT ON COLUMN holdfast.v_tasks.agent_metadata IS
-    'Metadata of its statuses, merged by key. Clients see both in the metadata of the task.';
-COMMENT ON COLUMN holdfast.v_tasks.retried_as IS
-    'The task that the newest retry by an operator has made of it; null: none.';
+    'Metadata of its statuses, merged by key. Clients see it in the metadata of the task.';
+COMMENT ON COLUMN holdfast.v_tasks.retried_as IS 'The task that an operator''s newest retry made of it; null: none.';
 
 CREATE VIEW holdfast.v_events AS
 SELECT e.task,
@@ -114,19 +108,17 @@ SELECT e.task,
 
 COMMENT ON VIEW holdfast.v_events IS 'The log, from which the other views are derived.';
 COMMENT ON COLUMN holdfast.v_events.seq IS
-    'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
+    'Place in the log, from 1 without a gap. The id of the event on a stream begins with it.';
 COMMENT ON COLUMN holdfast.v_events.kind IS
-    'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, in a wait or '
-    'in calls, a checkpoint, the metadata of a cancel, or a resume; clients do not see these).';
+    'message (of the client), status, artifact (a chunk) or run (a note about an attempt, a cancel or a resume, '
+    'which clients do not see).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
-COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
+COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
-COMMENT ON COLUMN holdfast.v_events.artifact_id IS 'Artifact: which one the chunk belongs to.';
-COMMENT ON COLUMN holdfast.v_events.append IS
-    'Artifact: the parts continue the artifact. If false, they start or replace it.';
+COMMENT ON COLUMN holdfast.v_events.artifact_id IS 'Artifact: the one that the chunk belongs to.';
+COMMENT ON COLUMN holdfast.v_events.append IS 'Artifact: the parts continue it. If false, they start or replace it.';
 COMMENT ON COLUMN holdfast.v_events.last IS 'Artifact: this chunk completes it.';
-COMMENT ON COLUMN holdfast.v_events.payload IS
-    'Content as stored. Its members are documented in internal/store/doc.go and, unlike these columns, may change.';
+COMMENT ON COLUMN holdfast.v_events.payload IS 'Content as stored. Its members (internal/store/doc.go) may change.';
 
 CREATE VIEW holdfast.v_transitions AS
 SELECT t.id AS task,
@@ -156,19 +148,17 @@ SELECT t.id AS task,
  ) s;
 
 COMMENT ON VIEW holdfast.v_transitions IS
-    'The states of each task, in order. A status that repeats the state (progress) has no row of its own.';
+    'The states of each task, in order. Progress, which repeats the state, has no row.';
 COMMENT ON COLUMN holdfast.v_transitions.seq IS 'The event that set the state.';
 COMMENT ON COLUMN holdfast.v_transitions.state IS 'The state, as in v_tasks.';
-COMMENT ON COLUMN holdfast.v_transitions.previous_state IS
-    'The state before; null for the first one, which is submitted.';
+COMMENT ON COLUMN holdfast.v_transitions.previous_state IS 'The state before; null for the first one.';
 COMMENT ON COLUMN holdfast.v_transitions.next_state IS 'The state after; null for the current one.';
 COMMENT ON COLUMN holdfast.v_transitions.entered_at IS 'When the task entered the state.';
 COMMENT ON COLUMN holdfast.v_transitions.left_at IS 'When the task left the state; null for the current one.';
 COMMENT ON COLUMN holdfast.v_transitions.duration IS
-    'Time in the state: up to now for the current state of an open task; null for a terminal state.';
+    'Time in the state, up to now for the current one; null for a terminal state.';
 COMMENT ON COLUMN holdfast.v_transitions.attempt IS 'The attempt that set the state; 0 for a client.';
-COMMENT ON COLUMN holdfast.v_transitions.message IS
-    'The message of that event, if it has one: id, role, parts, metadata.';
+COMMENT ON COLUMN holdfast.v_transitions.message IS 'The message of that event: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_transitions.text IS 'The text of that message.';
 
 CREATE VIEW holdfast.v_history AS
@@ -198,23 +188,21 @@ SELECT t.id AS task,
      WHERE e.task = t.id AND (e.kind = 1 OR e.kind = 2 AND e.payload -> 'message' IS NOT NULL)
  ) m;
 
-COMMENT ON VIEW holdfast.v_history IS
-    'The messages of each task: those of the client, and those that the agent sent with a status. The results of the '
-    'agent are in v_artifacts.';
+COMMENT ON VIEW holdfast.v_history IS 'The messages of client and agent. The results of the agent are in v_artifacts.';
 COMMENT ON COLUMN holdfast.v_history.position IS 'Place in the conversation, from 1.';
 COMMENT ON COLUMN holdfast.v_history.turn IS 'How many messages the client had sent by then.';
 COMMENT ON COLUMN holdfast.v_history.seq IS 'The event that holds it.';
 COMMENT ON COLUMN holdfast.v_history.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_history.role IS 'user or agent.';
-COMMENT ON COLUMN holdfast.v_history.text IS 'Its text parts, separated by line breaks; null if it has none.';
+COMMENT ON COLUMN holdfast.v_history.text IS 'Its text parts on lines; null if it has none.';
 COMMENT ON COLUMN holdfast.v_history.parts IS
-    'All parts. Each has one of text, raw (base64), url and data, and may have filename, media_type and metadata.';
+    'All parts: text, raw (base64), url or data, with filename, media_type and metadata.';
 COMMENT ON COLUMN holdfast.v_history.message_id IS 'The id that its sender gave it.';
 COMMENT ON COLUMN holdfast.v_history.metadata IS 'Its metadata, unchanged.';
-COMMENT ON COLUMN holdfast.v_history.state IS 'The state that it was sent with; null for a client''s message.';
+COMMENT ON COLUMN holdfast.v_history.state IS 'The state that it was sent with; null for a client.';
 COMMENT ON COLUMN holdfast.v_history.in_status IS
-    'It is the message of the current status, which A2A shows in the status and not in the history.';
-COMMENT ON COLUMN holdfast.v_history.attempt IS 'The attempt that sent it; 0 for a client''s message.';
+    'It is the message of the current status, which A2A does not show in the history.';
+COMMENT ON COLUMN holdfast.v_history.attempt IS 'The attempt that sent it; 0 for a client.';
 
 -- The fold of internal/task: a chunk that does not append replaces the artifact, and only its place stays. What is
 -- computed from content is a subquery of its own, so that it costs nothing unless it is asked for.
@@ -269,18 +257,17 @@ SELECT t.id AS task,
      GROUP BY e.artifact_id, e.base
  ) a;
 
-COMMENT ON VIEW holdfast.v_artifacts IS
-    'The artifacts of each task, put together from their chunks as clients see them.';
+COMMENT ON VIEW holdfast.v_artifacts IS 'The artifacts of each task, as clients see them.';
 COMMENT ON COLUMN holdfast.v_artifacts.artifact_id IS 'The id that the agent gave it.';
-COMMENT ON COLUMN holdfast.v_artifacts.index IS 'Place among the task''s artifacts by first appearance, from 0.';
-COMMENT ON COLUMN holdfast.v_artifacts.name IS 'Its name, if it has one.';
-COMMENT ON COLUMN holdfast.v_artifacts.description IS 'Its description, if it has one.';
-COMMENT ON COLUMN holdfast.v_artifacts.text IS 'All its text parts joined into one text; null if it has none.';
+COMMENT ON COLUMN holdfast.v_artifacts.index IS 'Place by first appearance, from 0.';
+COMMENT ON COLUMN holdfast.v_artifacts.name IS 'Its name, if any.';
+COMMENT ON COLUMN holdfast.v_artifacts.description IS 'Its description, if any.';
+COMMENT ON COLUMN holdfast.v_artifacts.text IS 'Its text parts joined; null if it has none.';
 COMMENT ON COLUMN holdfast.v_artifacts.parts IS 'All parts, as in v_history.';
-COMMENT ON COLUMN holdfast.v_artifacts.metadata IS 'Its metadata: that of its chunks, merged by key.';
+COMMENT ON COLUMN holdfast.v_artifacts.metadata IS 'Metadata of its chunks, merged by key.';
 COMMENT ON COLUMN holdfast.v_artifacts.extensions IS 'The extensions that it names.';
-COMMENT ON COLUMN holdfast.v_artifacts.chunks IS 'How many chunks it consists of. Replaced chunks do not count.';
-COMMENT ON COLUMN holdfast.v_artifacts.bytes IS 'Size of those chunks as JSON, in bytes.';
+COMMENT ON COLUMN holdfast.v_artifacts.chunks IS 'How many chunks it has, without replaced ones.';
+COMMENT ON COLUMN holdfast.v_artifacts.bytes IS 'Their size as JSON.';
 COMMENT ON COLUMN holdfast.v_artifacts.complete IS 'The agent marked it as complete.';
 COMMENT ON COLUMN holdfast.v_artifacts.first_seq IS 'The event that began it.';
 COMMENT ON COLUMN holdfast.v_artifacts.last_seq IS 'Its newest event.';
@@ -327,24 +314,22 @@ SELECT t.id AS task,
              WHERE t.worker_id IS NOT NULL) x
  ) r;
 
-COMMENT ON VIEW holdfast.v_runs IS 'Every run: which process had it, how long it took, and how it ended.';
+COMMENT ON VIEW holdfast.v_runs IS 'Every run: which process had it, how long, and how it ended.';
 COMMENT ON COLUMN holdfast.v_runs.run IS 'Number of the run within its task, from 1.';
-COMMENT ON COLUMN holdfast.v_runs.attempt IS 'Its fencing token, as in v_events and in the server''s logs.';
-COMMENT ON COLUMN holdfast.v_runs.turn IS
-    'Which turn of the task it was, from 1. More than one run of a turn means a retry.';
+COMMENT ON COLUMN holdfast.v_runs.attempt IS 'Its fencing token, as in v_events and the logs.';
+COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which turn of the task, from 1. Several runs of a turn are retries.';
 COMMENT ON COLUMN holdfast.v_runs.worker IS 'The process that ran it.';
 COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even after its end.';
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
 COMMENT ON COLUMN holdfast.v_runs.ended_at IS
-    'When it ended; for a lost run, when another process noticed; null while it runs.';
+    'When it ended; for a lost run, when that was noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
 COMMENT ON COLUMN holdfast.v_runs.outcome IS
-    'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, '
-    'auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); '
-    'calls (the results of calls begin it); or retry (it failed and is retried), away (the agent was away and did not '
-    'begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
+    'running; the state that it left the task in; continued (it asked for input that was there); waits (for a '
+    'timer); calls (for results of calls); retry (it failed); away (the agent did not begin it); returned (its '
+    'server stopped); lost (its lease expired).';
 COMMENT ON COLUMN holdfast.v_runs.error IS
-    'Why it failed, was rejected or is retried, with the cause that the client does not read.';
+    'Why it failed, was rejected or is retried, with the cause that clients do not see.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
 
 CREATE VIEW holdfast.v_queue AS
@@ -369,22 +354,20 @@ SELECT t.id AS task,
   FROM holdfast.task_queue q
   JOIN holdfast.tasks t ON t.id = q.id AND t.state < 3;
 
-COMMENT ON VIEW holdfast.v_queue IS 'Tasks that wait for a run or have one. Small, however large the history is.';
+COMMENT ON VIEW holdfast.v_queue IS 'Tasks that wait for a run or have one.';
 COMMENT ON COLUMN holdfast.v_queue.phase IS
-    'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages), delayed (a '
-    'retry that is due at available_at), timer (its agent waits until available_at) or calls (its agent waits for '
-    'tasks that it has called: see v_lineage).';
+    'running, waiting (a worker may claim it, or its agent is away), delayed (a retry, due at available_at), timer '
+    '(until available_at) or calls (for tasks that it has called: see v_lineage).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
-COMMENT ON COLUMN holdfast.v_queue.waiting IS
-    'How long it has been due and unclaimed; null while it runs or its timer does.';
+COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it or a timer runs.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
 COMMENT ON COLUMN holdfast.v_queue.worker_name IS 'The name of that process.';
 COMMENT ON COLUMN holdfast.v_queue.started_at IS 'When that process claimed it.';
-COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which turn of the task its run is, from 1.';
-COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that turn has had, including the current run.';
+COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which turn of the task, from 1.';
+COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that turn has had, with the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_queue.away_since IS
-    'Since when its agent has not begun this run: it is away or too busy; null otherwise, and for tasks behind it.';
+    'Since when its agent, away or too busy, has not begun this run; null otherwise, and for tasks behind it.';
 
 CREATE VIEW holdfast.v_lineage AS
 SELECT t.id AS task,
@@ -401,11 +384,10 @@ SELECT t.id AS task,
  WHERE NOT c.answers AND c.started_at IS NOT NULL;
 
 COMMENT ON VIEW holdfast.v_lineage IS 'The tasks that other tasks have called, with their callers.';
-COMMENT ON COLUMN holdfast.v_lineage.state IS
-    'submitted, working, input-required, auth-required, completed, failed, canceled or rejected.';
+COMMENT ON COLUMN holdfast.v_lineage.state IS 'As in v_tasks.';
 COMMENT ON COLUMN holdfast.v_lineage.parent IS 'The task that has called it.';
-COMMENT ON COLUMN holdfast.v_lineage.root IS 'The task at the beginning of the calls, which a client has created.';
-COMMENT ON COLUMN holdfast.v_lineage.depth IS 'How many calls lead from the root to it, from 1.';
+COMMENT ON COLUMN holdfast.v_lineage.root IS 'The task at the beginning of the calls, which a client created.';
+COMMENT ON COLUMN holdfast.v_lineage.depth IS 'How many calls lead from the root to it.';
 COMMENT ON COLUMN holdfast.v_lineage.call IS 'The id that its caller gave the call.';
 COMMENT ON COLUMN holdfast.v_lineage.called_at IS 'When the call created it.';
 
@@ -433,10 +415,9 @@ SELECT s.task,
   FROM holdfast.context_states s
  WHERE s.value IS NOT NULL;
 
-COMMENT ON VIEW holdfast.v_states IS 'The values that agents have stored for a task or for a context.';
+COMMENT ON VIEW holdfast.v_states IS 'The values that agents stored for a task or a context.';
 COMMENT ON COLUMN holdfast.v_states.scope IS
-    'task: it belongs to the task. context: it belongs to the context of this owner and agent, and task is the one '
-    'that wrote it last.';
+    'task, or context: that of this owner and agent, and task is the one that wrote it last.';
 COMMENT ON COLUMN holdfast.v_states.version IS 'How often it was written.';
 COMMENT ON COLUMN holdfast.v_states.value IS 'The value, as the agent wrote it.';
 COMMENT ON COLUMN holdfast.v_states.bytes IS 'Size of the value.';
@@ -457,13 +438,10 @@ SELECT t.id AS task,
   FROM holdfast.cancel_notices n
   JOIN holdfast.tasks t ON t.id = n.task;
 
-COMMENT ON VIEW holdfast.v_cancels IS
-    'Notices of canceled tasks to the agents that have worked on them and want to know.';
-COMMENT ON COLUMN holdfast.v_cancels.reason IS
-    'canceled (by a client or an operator) or expired (it was parked for too long).';
+COMMENT ON VIEW holdfast.v_cancels IS 'Notices of cancels to agents that worked on the tasks.';
+COMMENT ON COLUMN holdfast.v_cancels.reason IS 'canceled, or expired (it was parked for too long).';
 COMMENT ON COLUMN holdfast.v_cancels.phase IS
-    'pending (a try is due or under way, or the run has not ended yet), delivered (the agent has accepted it) or '
-    'failed (the agent refused it, or unreachable_for is over).';
+    'pending, delivered (the agent accepted it) or failed (it refused, or unreachable_for is over).';
 COMMENT ON COLUMN holdfast.v_cancels.requested_at IS 'When the cancel was requested.';
 COMMENT ON COLUMN holdfast.v_cancels.tries IS 'How many tries it has had.';
 COMMENT ON COLUMN holdfast.v_cancels.due_at IS 'When the next try is due; null once it is delivered or failed.';
@@ -503,31 +481,27 @@ SELECT t.id AS task,
      ORDER BY x.id DESC LIMIT 1
   ) a ON true;
 
-COMMENT ON VIEW holdfast.v_push IS 'The webhook configurations, and how far each has been delivered.';
-COMMENT ON COLUMN holdfast.v_push.config_id IS 'The id of the configuration within its task.';
+COMMENT ON VIEW holdfast.v_push IS 'The webhooks, and how far each has been delivered.';
+COMMENT ON COLUMN holdfast.v_push.config_id IS 'The id of the webhook within its task.';
 COMMENT ON COLUMN holdfast.v_push.url IS 'The URL. Tokens and credentials are not shown.';
 COMMENT ON COLUMN holdfast.v_push.dialect IS 'The A2A version of its deliveries.';
 COMMENT ON COLUMN holdfast.v_push.created_at IS 'When it was set.';
 COMMENT ON COLUMN holdfast.v_push.delivered_seq IS 'The newest event that was delivered or skipped; 0 for none.';
-COMMENT ON COLUMN holdfast.v_push.behind IS
-    'How many events of the log follow it, up to the newest one to deliver; 0: nothing to deliver.';
+COMMENT ON COLUMN holdfast.v_push.behind IS 'How many events of the log follow it, up to the newest one to deliver.';
 COMMENT ON COLUMN holdfast.v_push.due_at IS
-    'When the next attempt is due, or when the one in flight counts as lost; null if there is nothing to deliver or '
-    'the webhook is disabled.';
+    'When the next attempt is due, or the one in flight counts as lost; null: nothing to deliver, or disabled.';
 COMMENT ON COLUMN holdfast.v_push.failures IS 'Failed attempts since the last success.';
 COMMENT ON COLUMN holdfast.v_push.last_error IS 'The reason of the last failure.';
 COMMENT ON COLUMN holdfast.v_push.last_attempt_at IS 'When the last attempt was made.';
-COMMENT ON COLUMN holdfast.v_push.last_status IS 'The HTTP status of its answer; null if there was no answer.';
+COMMENT ON COLUMN holdfast.v_push.last_status IS 'The HTTP status of its answer; null: no answer.';
 COMMENT ON COLUMN holdfast.v_push.host IS 'Host and port of the URL.';
 COMMENT ON COLUMN holdfast.v_push.artifacts IS 'Artifact events are delivered, too.';
-COMMENT ON COLUMN holdfast.v_push.due_since IS
-    'Since when there has been something to deliver; null: nothing to deliver.';
-COMMENT ON COLUMN holdfast.v_push.failing_since IS 'When the first failed attempt since the last success was recorded.';
-COMMENT ON COLUMN holdfast.v_push.disabled_at IS 'When it was disabled; null: it is enabled.';
+COMMENT ON COLUMN holdfast.v_push.due_since IS 'Since when there has been something to deliver; else null.';
+COMMENT ON COLUMN holdfast.v_push.failing_since IS 'When the first failure since the last success was recorded.';
+COMMENT ON COLUMN holdfast.v_push.disabled_at IS 'When it was disabled; else null.';
 COMMENT ON COLUMN holdfast.v_push.disabled_for IS 'Why it was disabled.';
-COMMENT ON COLUMN holdfast.v_push.in_flight IS 'A process is delivering at this moment.';
-COMMENT ON COLUMN holdfast.v_push.last_class IS
-    'The outcome of the last attempt: a class of the metric holdfast_push_attempts_total.';
+COMMENT ON COLUMN holdfast.v_push.in_flight IS 'A process is delivering now.';
+COMMENT ON COLUMN holdfast.v_push.last_class IS 'The outcome of that attempt: a class of holdfast_push_attempts_total.';
 
 CREATE VIEW holdfast.v_push_attempts AS
 SELECT t.id AS task,
@@ -549,23 +523,22 @@ SELECT t.id AS task,
   FROM holdfast.push_attempts a
   JOIN holdfast.tasks t ON t.id = a.task;
 
-COMMENT ON VIEW holdfast.v_push_attempts IS
-    'The attempts to deliver and their outcomes, for as long as retention keeps them.';
-COMMENT ON COLUMN holdfast.v_push_attempts.config_id IS 'The id of the configuration within its task.';
+COMMENT ON VIEW holdfast.v_push_attempts IS 'The attempts to deliver, for as long as retention keeps them.';
+COMMENT ON COLUMN holdfast.v_push_attempts.config_id IS 'The id of the webhook within its task.';
 COMMENT ON COLUMN holdfast.v_push_attempts.attempt_id IS 'A number that grows over all tasks.';
 COMMENT ON COLUMN holdfast.v_push_attempts.started_at IS 'When the request was made.';
 COMMENT ON COLUMN holdfast.v_push_attempts.from_seq IS 'The first event that it covers.';
 COMMENT ON COLUMN holdfast.v_push_attempts.to_seq IS 'The last event that it covers.';
 COMMENT ON COLUMN holdfast.v_push_attempts.delivery_id IS
-    'The jti that the receiver got: the same for every attempt of one delivery.';
+    'The jti that the receiver got, equal for every attempt of one delivery.';
 COMMENT ON COLUMN holdfast.v_push_attempts.attempt IS 'Number of the attempt within its delivery, from 1.';
-COMMENT ON COLUMN holdfast.v_push_attempts.class IS 'The outcome: a class of the metric holdfast_push_attempts_total.';
-COMMENT ON COLUMN holdfast.v_push_attempts.status IS 'The HTTP status; null if there was no answer.';
+COMMENT ON COLUMN holdfast.v_push_attempts.class IS 'The outcome: a class of holdfast_push_attempts_total.';
+COMMENT ON COLUMN holdfast.v_push_attempts.status IS 'The HTTP status; null: no answer.';
 COMMENT ON COLUMN holdfast.v_push_attempts.error IS 'Error message; null after a success.';
 COMMENT ON COLUMN holdfast.v_push_attempts.duration IS 'How long the attempt took.';
 COMMENT ON COLUMN holdfast.v_push_attempts.worker_name IS 'The process that made it.';
 COMMENT ON COLUMN holdfast.v_push_attempts.host IS
-    'Host and port of the URL, also after the client has deleted the webhook; null: an older server made the attempt.';
+    'Host and port of the URL, also of a deleted webhook; null: an older server made the attempt.';
 
 CREATE VIEW holdfast.v_keys AS
 SELECT t.id AS task,
@@ -602,9 +575,7 @@ SELECT u.task, u.task_id, u.agent, u.tenant, u.owner, u.context_id,
          WHERE e.kind IN (2, 3) AND e.attempt > 0) u
  WHERE json_typeof(u.usage) = 'object';
 
-COMMENT ON VIEW holdfast.v_usage IS
-    'The usage that agents report: the object usage in the metadata of a status message, of an artifact''s chunk, or '
-    'of an artifact. Attempts that were retried count, too.';
+COMMENT ON VIEW holdfast.v_usage IS 'The object usage that agents report in metadata. Retried attempts count, too.';
 COMMENT ON COLUMN holdfast.v_usage.seq IS 'The event that reports it.';
 COMMENT ON COLUMN holdfast.v_usage.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_usage.attempt IS 'The attempt that wrote it.';
@@ -689,10 +660,10 @@ COMMENT ON COLUMN holdfast.v_workers.name IS 'Its host name and process id.';
 COMMENT ON COLUMN holdfast.v_workers.version IS 'The version of Holdfast that it runs.';
 COMMENT ON COLUMN holdfast.v_workers.roles IS 'Its roles, as configured.';
 COMMENT ON COLUMN holdfast.v_workers.started_at IS 'When it registered.';
-COMMENT ON COLUMN holdfast.v_workers.lease_until IS 'When its lease ends unless the process renews it.';
+COMMENT ON COLUMN holdfast.v_workers.lease_until IS 'When its lease ends.';
 COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
-COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
+COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has; null for none.';
 
 CREATE VIEW holdfast.v_remote_workers AS
 SELECT w.id AS worker, w.name, w.version, w.sdk, w.agents, w.replica, w.first_seen, w.last_seen,
@@ -701,22 +672,18 @@ SELECT w.id AS worker, w.name, w.version, w.sdk, w.agents, w.replica, w.first_se
        (SELECT count(*) FROM holdfast.task_queue q WHERE q.worker_id = w.id) AS running
   FROM holdfast.remote_workers w;
 
-COMMENT ON VIEW holdfast.v_remote_workers IS
-    'The workers of agents with executor.kind worker that are or were connected.';
+COMMENT ON VIEW holdfast.v_remote_workers IS 'The workers of agents with executor.kind worker.';
 COMMENT ON COLUMN holdfast.v_remote_workers.worker IS 'The id of the worker, new at each of its starts.';
-COMMENT ON COLUMN holdfast.v_remote_workers.name IS 'As the worker says, such as the name of its host.';
+COMMENT ON COLUMN holdfast.v_remote_workers.name IS 'As the worker says, such as its host.';
 COMMENT ON COLUMN holdfast.v_remote_workers.version IS 'Of the code of its agents, as the worker says.';
-COMMENT ON COLUMN holdfast.v_remote_workers.sdk IS 'The SDK and the language, as the worker says.';
+COMMENT ON COLUMN holdfast.v_remote_workers.sdk IS 'The SDK and the language.';
 COMMENT ON COLUMN holdfast.v_remote_workers.agents IS 'The agents whose runs it claims.';
-COMMENT ON COLUMN holdfast.v_remote_workers.replica IS
-    'The server process that answered it last: its host name and process id.';
+COMMENT ON COLUMN holdfast.v_remote_workers.replica IS 'The server process that answered it last.';
 COMMENT ON COLUMN holdfast.v_remote_workers.first_seen IS 'When it connected first.';
-COMMENT ON COLUMN holdfast.v_remote_workers.last_seen IS
-    'When it last sent a request or had one open, to within a minute.';
+COMMENT ON COLUMN holdfast.v_remote_workers.last_seen IS 'When it last sent a request or had one open, to a minute.';
 COMMENT ON COLUMN holdfast.v_remote_workers.connected IS
-    'It was seen within the last 90 seconds, and has not stopped or lost its connection since.';
-COMMENT ON COLUMN holdfast.v_remote_workers.retired_at IS
-    'When an operator told it to claim no more; null: it may claim.';
+    'It was seen within 90 seconds, and has not stopped or lost its connection since.';
+COMMENT ON COLUMN holdfast.v_remote_workers.retired_at IS 'When an operator told it to claim no more; else null.';
 COMMENT ON COLUMN holdfast.v_remote_workers.running IS 'How many runs it has.';
 
 CREATE VIEW holdfast.v_outages AS
@@ -727,8 +694,7 @@ SELECT o.agent, o.since, o.last_at, o.error,
   FROM holdfast.agent_outages o
  WHERE o.last_at > now() - interval '1 minute';
 
-COMMENT ON VIEW holdfast.v_outages IS
-    'Agents that are away now: workers have tried to start their runs, and no run began.';
+COMMENT ON VIEW holdfast.v_outages IS 'Agents that are away: workers tried to start their runs, and none began.';
 COMMENT ON COLUMN holdfast.v_outages.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_outages.since IS 'When a worker first found it away.';
 COMMENT ON COLUMN holdfast.v_outages.last_at IS 'When a worker last tried.';
@@ -740,16 +706,16 @@ CREATE VIEW holdfast.v_api_keys AS
 SELECT k.key_id, k.name, k.tenant, k.subject, k.scopes, k.created_at, k.expires_at, k.revoked_at, k.last_used_at
   FROM holdfast.api_keys k;
 
-COMMENT ON VIEW holdfast.v_api_keys IS 'The API keys, without anything that could be used as one.';
+COMMENT ON VIEW holdfast.v_api_keys IS 'The API keys, without their secrets.';
 COMMENT ON COLUMN holdfast.v_api_keys.key_id IS 'The public part of the key.';
 COMMENT ON COLUMN holdfast.v_api_keys.name IS 'The operator''s name for it.';
-COMMENT ON COLUMN holdfast.v_api_keys.tenant IS 'With subject, the caller of requests that have the key.';
-COMMENT ON COLUMN holdfast.v_api_keys.subject IS 'With tenant, the caller of requests that have the key.';
-COMMENT ON COLUMN holdfast.v_api_keys.scopes IS 'The scopes of requests that have the key.';
+COMMENT ON COLUMN holdfast.v_api_keys.tenant IS 'The tenant of callers with the key.';
+COMMENT ON COLUMN holdfast.v_api_keys.subject IS 'The subject of callers with the key.';
+COMMENT ON COLUMN holdfast.v_api_keys.scopes IS 'The scopes of callers with the key.';
 COMMENT ON COLUMN holdfast.v_api_keys.created_at IS 'When it was created.';
 COMMENT ON COLUMN holdfast.v_api_keys.expires_at IS 'When it expires; null: never.';
-COMMENT ON COLUMN holdfast.v_api_keys.revoked_at IS 'When it was revoked; null: it was not.';
-COMMENT ON COLUMN holdfast.v_api_keys.last_used_at IS 'When it was last used, accurate to five minutes; null: never.';
+COMMENT ON COLUMN holdfast.v_api_keys.revoked_at IS 'When it was revoked; else null.';
+COMMENT ON COLUMN holdfast.v_api_keys.last_used_at IS 'When it was last used, to five minutes; null: never.';
 
 CREATE VIEW holdfast.v_audit AS
 SELECT l.at,
@@ -783,19 +749,17 @@ COMMENT ON COLUMN holdfast.v_audit.task IS
 COMMENT ON COLUMN holdfast.v_audit.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_audit.tenant IS 'The tenant of the caller.';
 COMMENT ON COLUMN holdfast.v_audit.subject IS
-    'The caller''s name; empty without identity. For an operator, the account on the machine.';
+    'The caller''s name; for an operator, the account on the machine; empty without identity.';
 COMMENT ON COLUMN holdfast.v_audit.method IS
-    'How the caller authenticated: api_key, basic, jwt, mtls; operator for the command line and the admin API; empty '
-    'without authentication.';
-COMMENT ON COLUMN holdfast.v_audit.credential IS 'The scheme and the id of the credential, if it has one.';
+    'How the caller authenticated: api_key, basic, jwt, mtls, operator (command line and admin API), or empty.';
+COMMENT ON COLUMN holdfast.v_audit.credential IS 'The scheme, and the id of the credential.';
 COMMENT ON COLUMN holdfast.v_audit.address IS
     'The address of the connection, or the operator''s machine; empty if unknown.';
-COMMENT ON COLUMN holdfast.v_audit.object IS
-    'The object besides the task: the id of a webhook configuration, or of a key.';
+COMMENT ON COLUMN holdfast.v_audit.object IS 'Another object of the action: the id of a webhook or a key.';
 COMMENT ON COLUMN holdfast.v_audit.login IS 'The database login that wrote the entry.';
 COMMENT ON COLUMN holdfast.v_audit.chain IS 'The chain that holds the entry.';
-COMMENT ON COLUMN holdfast.v_audit.n IS 'The row of that chain; several entries may share one.';
-COMMENT ON COLUMN holdfast.v_audit.reason IS 'Why the operator acted, as given to the admin API; otherwise empty.';
+COMMENT ON COLUMN holdfast.v_audit.n IS 'The row of that chain; entries may share one.';
+COMMENT ON COLUMN holdfast.v_audit.reason IS 'Why the operator acted.';
 COMMENT ON COLUMN holdfast.v_audit.ip IS 'The address without its port.';
 
 -- The role that reads the views and nothing else. Without the right to create it the views are there all the same, and

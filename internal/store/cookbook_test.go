@@ -78,9 +78,9 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 	tables, comments := map[string]string{}, map[string]string{}
 	row := func(l []string) string {
 		typ := strings.ReplaceAll(l[3], "timestamp with time zone", "timestamptz")
-		return fmt.Sprintf("| `%s` | %s | %s |\n", l[2], typ, l[4])
+		return fmt.Sprintf("| `%s` %s | %s |\n", l[2], typ, l[4])
 	}
-	const head = "| column | type | meaning |\n|---|---|---|\n"
+	const head = "| column | meaning |\n|---|---|\n"
 	shared := map[string]string{}
 	for _, l := range lines {
 		view, column := l[0], l[2]
