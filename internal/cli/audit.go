@@ -91,14 +91,13 @@ func (c *command) auditVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check all chains of the audit log",
-		Long: `Recompute every hash of the audit log and compare it, and the head of each chain, with
-the stored values. The output lists the chains that have rows. For a broken chain it
-names the first row that was changed or is missing.
+		Long: `Recompute every hash of the audit log. For a broken chain the verb names the first row that
+was changed or is missing.
 
 The owner of the database can rewrite whole chains without a visible break. Against that,
-keep the output of -o json where the owner cannot change it. With --against, this verb
-checks that everything in that output is still in the log. A server verifies for two minutes
-at most; longer logs need the database.
+keep the output of -o json where the owner cannot change it: --against checks that all of
+it is still in the log. A server verifies for two minutes at most; longer logs need the
+database.
 
 Exit codes: 0 all chains are intact; 3 a chain is broken; 1 the call failed.`,
 		Example: `  holdfast audit verify

@@ -39,9 +39,8 @@ func (c *command) dev() *cobra.Command {
 		Use:   "dev [flags] -- COMMAND [ARG...]",
 		Short: "Run an agent that you write, with a server and a database",
 		Long: `Run the server on this machine with a database in ./.holdfast, and COMMAND as the agent.
-The agent starts again when a file below the current directory changes, or when it ends.
-Each event of a task is a line, and so is what the agent writes. Ctrl-C stops the agent,
-then the server.
+The agent starts again when it ends, or when a file below this directory changes. The verb
+prints events of tasks and what the agent writes. Ctrl-C stops both.
 
 Without --config, the server has one agent, named after the directory. COMMAND connects to
 the server as its worker (docs/agents/worker.md). With --http, the server POSTs each

@@ -17,15 +17,12 @@ func (c *command) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find faults, present and coming",
-		Long: `Check the configuration, the server's surroundings (addresses, agents, system limits) and
-the database: connection, durability, time per commit, notifications, schema, partitions,
-privileges, connections, clocks, dead processes, tasks without a run, the queue, vacuum,
-old transactions and replication slots. Each line says ok, warn or fail; warn and fail
-also say what to do.
+		Long: `Check the configuration, the surroundings of the server (addresses, agents, system limits)
+and the database. Each line says ok, warn or fail; warn and fail also say what to do.
 
-Run this on the machine of the server, with the same configuration and environment,
-before the server starts or while it runs. It changes and starts nothing, and it shows no
-passwords. Each check has a time limit. With --server, that server makes the checks itself.
+Run it on the machine of the server, with its configuration and environment, before the
+first start or while it serves. It changes and starts nothing, and shows no passwords. With
+--server, that server makes the checks itself.
 
 Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 		Example: `  holdfast doctor

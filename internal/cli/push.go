@@ -219,12 +219,11 @@ func (c *command) pushRedeliver() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redeliver TASK [CONFIG]",
 		Short: "Retry now, or deliver events again",
-		Long: `Deliver the undelivered events of a webhook at once, without waiting for its next attempt.
-With --from the webhook gets all events from that one on, also those that it has already
-(tasks events shows the numbers). A repeated delivery has the same id, so receivers can
-recognize it. No event is skipped: earlier undelivered events come first.
+		Long: `Deliver the undelivered events of a webhook now. With --from, deliver all events from that
+one on again (tasks events shows the numbers). A repeated delivery has the same id. Earlier
+undelivered events come first.
 
-A disabled webhook remains disabled, and gets the events when it is enabled. OUTCOME is due,
+A disabled webhook stays disabled, and gets the events when it is enabled. OUTCOME is due,
 nothing (to deliver), disabled or failed.`,
 		Example: `  holdfast push redeliver order-7
   holdfast push redeliver order-7 audit --from 1`,
@@ -249,9 +248,8 @@ func (c *command) pushDisable() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "disable TASK [CONFIG]",
 		Short: "Stop deliveries of a webhook",
-		Long: `Stop deliveries of a webhook. It keeps its place in the log, and gets the missed events when
-it is enabled: by push enable, or by its client, which sets it again. A delivery under way
-may still arrive. A webhook that is disabled already keeps its reason.`,
+		Long: `Stop deliveries of a webhook. It gets the missed events when it is enabled: by push enable,
+or by its client, which sets it again. A delivery under way may still arrive.`,
 		Example: `  holdfast push disable order-7 --reason "receiver under repair"
   holdfast push list --host hooks.example.com:443 --limit 10000 -o json |
     jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -r -n 2 holdfast push disable`,
@@ -270,10 +268,8 @@ func (c *command) pushEnable() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enable TASK [CONFIG]",
 		Short: "Resume deliveries of a webhook where they stopped",
-		Long: `Resume deliveries of a webhook with the first undelivered event, at once. This also ends the
-pause before the next attempt of an enabled webhook. A webhook that is many events behind
-gets the current task instead of them (push.coalesce_after). Its failures are reset:
-push.give_up_after starts again.
+		Long: `Resume deliveries of a webhook now, with the first undelivered event, or with the current
+task if it is many events behind (push.coalesce_after). push.give_up_after starts again.
 
 OUTCOME is due (deliveries start now), enabled (there is nothing to deliver) or failed.`,
 		Example: `  holdfast push enable order-7
@@ -305,14 +301,12 @@ func (c *command) pushSecret() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret",
 		Short: "Show by what an owner's receivers recognize deliveries",
-		Long: `Show the claims iss and owner of an owner's deliveries. If the server has
-push.webhook_secrets, also show the owner's secrets for Standard Webhooks: for each agent
-one of each secret. They are derived from the server's secrets, its public_url, the owner
-and the agent, so a signature proves all three. Give them to the owner only: a receiver
-that has them can sign for the owner's other receivers.
+		Long: `Show the claims iss and owner of an owner's deliveries and, if the server has
+push.webhook_secrets, the owner's secrets for Standard Webhooks, for each agent one of each.
+Give them to the owner only: a receiver that has them can sign for the owner's other
+receivers.
 
---tenant and --owner are as tasks get shows them. Without authentication both are empty.
-Without --agent, the verb shows the secrets of all agents.`,
+--tenant and --owner are as tasks get shows them. Without authentication both are empty.`,
 		Example: `  holdfast push secret --owner alice
   holdfast push secret --tenant acme --owner alice --agent demo -o json | jq -r '.secrets[0].secret'`,
 		Args: argCount(0, 0),
@@ -374,14 +368,12 @@ func (c *command) pushTest() *cobra.Command {
 		Use:   "test URL",
 		Short: "Test a receiver with one delivery",
 		Long: `Make one delivery to a receiver, with the rules, headers and signatures of this
-configuration, or with those of a server. The body is the completion of a task that does
-not exist, and says so. Nothing is stored, except new signing keys if the database has
-none. Run it on a machine where servers with the role push run, or let such a server make
-the delivery (--server).
+configuration. The body is the completion of a task that does not exist, and says so.
+Run it on a machine where servers with the role push run, or let such a server make the
+delivery (--server).
 
---token-file and --authorization-file name files with the token and the authentication that
-a client would set; "-" is standard input. --tenant, --owner and --agent say whose task the
-signatures claim: a receiver that verifies them refuses others.
+--tenant, --owner and --agent say whose task the signatures claim: a receiver that verifies
+them refuses others.
 
 Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may be.`,
 		Example: `  holdfast push test https://hooks.example.com/a2a

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -22,10 +23,11 @@ func TestPageOfVerbs(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	require.NoError(t, writeReference(&printer{w: &b}, (&command{}).root()))
-	const page = "../../docs/cli.md"
+	const page, heading = "../../docs/cli.md", "\n## Verbs\n"
 	written := storetest.Must(os.ReadFile(page))(t)
-	introduction, _, found := strings.Cut(string(written), "| verb |")
-	require.True(t, found, "the page has a table")
+	introduction, _, found := strings.Cut(string(written), heading)
+	require.True(t, found, "the page has the part")
+	introduction += heading
 	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(introduction+b.String()), 0o600))
 		return
@@ -153,25 +155,44 @@ func TestFlagsAreConsistent(t *testing.T) {
 	})
 }
 
+// common is what several verbs have alike, which the page has once.
+type common struct {
+	heading, about string // about is also in their helps
+	verbs          []string
+	flags          *pflag.FlagSet
+}
+
 // writeReference writes what docs/cli.md has about each verb and flag, in Markdown.
 func writeReference(p *printer, root *cobra.Command) error {
-	p.line("| verb | |\n|---|---|")
+	p.line("")
 	eachVerb(root, func(cmd *cobra.Command) {
-		if runs(cmd) {
-			p.line("| [`%s`](#%s) | %s |", verbOf(cmd), anchor(cmd), lowerFirst(cmd.Short))
+		if cmd.Parent() != root || cmd.Name() == "help" {
+			return
 		}
+		line := fmt.Sprintf("- [`%s`](#%s): %s", verbOf(cmd), anchor(cmd), lowerFirst(cmd.Short))
+		separator := ": "
+		for _, verb := range cmd.Commands() {
+			line += fmt.Sprintf("%s[`%s`](#%s)", separator, verb.Name(), anchor(verb))
+			separator = ", "
+		}
+		p.line("%s", line)
 	})
 	p.line("\n## Flags of every verb\n")
 	p.flags(root.PersistentFlags())
-	p.line("| `-o`, `--output` | `table` | `table`, or `json` with stable names. All but `serve`, `dev` and `completion` have it |")
-	p.line("| `-h`, `--help` |  | the help of the verb |")
-	p.line("\n## Flags of operators\n\nThe verbs that use the database or a server have these, and `--reason` if they act:\n")
-	keys, _, err := root.Find([]string{"api-keys"})
-	if err != nil {
-		return err
+	p.line("- `-o`, `--output` (`table`): `table`, or `json` with stable names. All but `serve`, `dev` and `completion` have it")
+	p.line("- `-h`, `--help`: the help of the verb")
+	shared := []common{
+		{heading: "Flags of operators", about: aboutOperators, verbs: []string{"api-keys"}},
+		{heading: "Flags of messages", about: aboutServers, verbs: []string{"send", "stream"}},
+		{heading: "Flags that select tasks", about: strings.TrimSpace(bulkHelp), verbs: []string{"tasks cancel", "tasks retry", "tasks purge"}},
 	}
-	shared := ownFlags(keys, nil)
-	p.flags(shared)
+	for i := range shared {
+		if err := shared[i].find(root); err != nil {
+			return err
+		}
+		p.line("\n## %s\n\n%s\n", shared[i].heading, asMarkdown(shared[i].about))
+		p.flags(shared[i].flags)
+	}
 	eachVerb(root, func(cmd *cobra.Command) {
 		if cmd == root || cmd.Name() == "help" {
 			return
@@ -181,38 +202,92 @@ func writeReference(p *printer, root *cobra.Command) error {
 			level = "###"
 		}
 		p.line("\n%s %s\n", level, verbOf(cmd))
-		if runs(cmd) { // the table above has its line
-			p.line("```\n%s\n```\n", cmd.UseLine())
+		if runs(cmd) {
+			p.line("`%s`\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 		}
-		p.line("%s", asMarkdown(strings.TrimSuffix(cmd.Long, "\n\n"+aboutOperators)))
+		long, own := cmd.Long, ownFlags(cmd)
+		var also []string
+		for i := range shared {
+			long = strings.ReplaceAll(long, "\n\n"+shared[i].about, "")
+			var have []string
+			if own, have = without(own, shared[i].flags); i > 0 && len(have) > 0 {
+				also = append(also, shared[i].names(have))
+			}
+		}
+		p.line("%s", asMarkdown(long))
 		if runs(cmd) {
 			p.line("\n```sh\n%s\n```", outdented(cmd.Example))
 		}
-		if own := ownFlags(cmd, shared); own.HasFlags() {
+		if len(also) > 0 {
+			p.line("\nAlso %s.", strings.Join(also, "; "))
+		}
+		if own.HasFlags() {
 			p.line("")
-			if !runs(cmd) {
-				p.line("Flags of these verbs:\n")
-			}
 			p.flags(own)
 		}
 	})
 	return p.err
 }
 
+// find collects the flags that all verbs have.
+func (c *common) find(root *cobra.Command) error {
+	for _, verb := range c.verbs {
+		cmd, _, err := root.Find(strings.Fields(verb))
+		if err != nil {
+			return err
+		}
+		flags := ownFlags(cmd)
+		if c.flags == nil {
+			c.flags = flags
+			continue
+		}
+		both := pflag.NewFlagSet("", pflag.ContinueOnError)
+		c.flags.VisitAll(func(f *pflag.Flag) {
+			if same(flags.Lookup(f.Name), f) {
+				both.AddFlag(f)
+			}
+		})
+		c.flags = both
+	}
+	return nil
+}
+
+// names links to the flags of a verb that are described once.
+func (c *common) names(have []string) string {
+	all := 0
+	c.flags.VisitAll(func(*pflag.Flag) { all++ })
+	link := fmt.Sprintf("[%s](#%s)", lowerFirst(c.heading), strings.ReplaceAll(strings.ToLower(c.heading), " ", "-"))
+	if len(have) == all {
+		return "the " + link
+	}
+	return fmt.Sprintf("`--%s` of the %s", strings.Join(have, "`, `--"), link)
+}
+
+// without returns the flags that are not shared, and the names of those that are.
+func without(own, shared *pflag.FlagSet) (rest *pflag.FlagSet, names []string) {
+	rest = pflag.NewFlagSet("", pflag.ContinueOnError)
+	own.VisitAll(func(f *pflag.Flag) {
+		if same(shared.Lookup(f.Name), f) {
+			names = append(names, f.Name)
+		} else {
+			rest.AddFlag(f)
+		}
+	})
+	return rest, names
+}
+
+func same(a, b *pflag.Flag) bool { return a != nil && a.Usage == b.Usage && a.DefValue == b.DefValue }
+
 // runs reports whether a command is a verb, and not only the beginning of others.
 func runs(cmd *cobra.Command) bool {
 	return cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "help"
 }
 
-// ownFlags returns the flags that a command adds to those of its parents and to the shared ones; shared may be nil.
-func ownFlags(cmd *cobra.Command, shared *pflag.FlagSet) *pflag.FlagSet {
+// ownFlags returns the flags that a command adds to those of its parents and to those of every verb.
+func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	own := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		var known *pflag.Flag
-		if shared != nil {
-			known = shared.Lookup(f.Name)
-		}
-		if f.Name != "help" && f.Name != "output" && (known == nil || known.Usage != f.Usage) {
+		if f.Name != "help" && f.Name != "output" {
 			own.AddFlag(f)
 		}
 	})
@@ -220,7 +295,6 @@ func ownFlags(cmd *cobra.Command, shared *pflag.FlagSet) *pflag.FlagSet {
 }
 
 func (p *printer) flags(flags *pflag.FlagSet) {
-	p.line("| flag | default | |\n|---|---|---|")
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" {
 			return
@@ -229,13 +303,12 @@ func (p *printer) flags(flags *pflag.FlagSet) {
 		if f.Shorthand != "" {
 			name = "`-" + f.Shorthand + "`, " + name
 		}
-		value := ""
 		switch f.DefValue {
 		case "", "false", "0", "0s", "[]":
 		default:
-			value = "`" + f.DefValue + "`"
+			name += " (`" + f.DefValue + "`)"
 		}
-		p.line("| %s | %s | %s |", name, value, strings.NewReplacer("|", `\|`, "<", `\<`).Replace(f.Usage))
+		p.line("- %s: %s", name, strings.ReplaceAll(f.Usage, "<", `\<`))
 	})
 }
 
@@ -243,6 +316,9 @@ func (p *printer) flags(flags *pflag.FlagSet) {
 func asMarkdown(long string) string {
 	var out []string
 	for _, paragraph := range strings.Split(strings.TrimSpace(long), "\n\n") {
+		if strings.HasPrefix(paragraph, "Exit codes:") { // the page has a table
+			continue
+		}
 		if strings.HasPrefix(paragraph, "  ") {
 			out = append(out, "```\n"+outdented(paragraph)+"\n```")
 			continue

@@ -105,10 +105,10 @@ func (c *command) tasksPurge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge [ID...]",
 		Short: "Delete tasks for good",
-		Long: `Delete tasks with their logs, artifacts, webhooks, pending deliveries and idempotency keys.
-Their lines in the exports (retention.export_directory) are deleted, too: on the machine of
-the server that purges, or on this one with the database. Runs and streams of the tasks end.
-For clients, the tasks never existed. The audit log records the purge. Held tasks stay.` + bulkHelp + `
+		Long: `Delete tasks with their logs, artifacts, webhooks, pending deliveries and idempotency keys,
+and their lines in the exports (retention.export_directory) of the machine that purges: the
+server's, or this one with the database. Runs and streams of the tasks end. The audit log
+records the purge. Held tasks stay.` + bulkHelp + `
 
 If only --older-than or --agent are given, they select only tasks that have ended. A filter
 also deletes its lines of tasks that retention has deleted already. Backups keep their copies.

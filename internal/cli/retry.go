@@ -18,13 +18,12 @@ func (c *command) tasksRetry() *cobra.Command {
 		Long: `A task whose next run waits for its backoff becomes due at once. Its earlier tries still
 count.
 
-A task that failed, or was rejected or canceled, stays in that state, because clients rely
-on it. The verb sends its message again as a new task: for the same agent and owner, in
-the same context and A2A version. The new message has its own messageId, and its
-referenceTaskIds name the old task. By default the verb sends the first message of the
-client, which needs no history; the agent may ask its questions again. With --last it
-sends the last message, for agents that keep a memory per context. Each retry of the same
-task creates another new task; a retry by filter leaves out tasks that were retried.
+A task that failed, or was rejected or canceled, stays so, because clients rely on it. The
+verb sends its first message again as a new task: for the same agent and owner, in the same
+context and A2A version, with the old task in referenceTaskIds. The agent may ask its
+questions again. With --last it sends the last message, for agents that keep a memory per
+context. Each retry of a task creates another one; a retry by filter leaves out tasks that
+were retried.
 
 The verb refuses a task that runs, is due, is parked or is completed.` + bulkHelp + `
 

@@ -26,15 +26,12 @@ func (c *command) secretKeysReseal() *cobra.Command {
 		Use:   "reseal",
 		Short: "Seal clients' secrets with the first key of HOLDFAST_SECRET_KEYS",
 		Long: `Seal all secrets in the database with the first key of HOLDFAST_SECRET_KEYS
-(push.secret_keys): tokens and credentials of webhooks, the signing keys of cards and
-webhooks, and, of turns that have not ended, forwarded headers and what came by resume
-URLs. Older keys of the list, or the key in the database that the server uses without the
-list, had sealed them. Afterwards remove the older keys.
+(push.secret_keys): tokens and credentials of webhooks, signing keys, and what turns that
+have not ended need. Afterwards remove the older keys.
 
 First give every replica the new key, behind the old one and then in front of it
-(docs/security.md). A replica without it cannot read the newly sealed secrets. The verb
-may run again at any time, and while servers run. With --server, the keys are those of the
-server.
+(docs/security.md): a replica without it cannot read the newly sealed secrets. The verb may
+run again at any time. With --server, the keys are those of the server.
 
 Exit codes: 0 all are sealed with the first key; 1 some could not be opened, and did not
 change.`,

@@ -25,14 +25,14 @@ func (c *command) send() *cobra.Command {
 		Use:   "send TEXT",
 		Short: "Send a message to an agent and print the task",
 		Long: `Send a message and wait until the task ends or parks. With "-" as the text, the verb reads
-standard input.
+standard input. After an answer with --task it prints only artifacts that are new or have
+changed.
 
 ` + aboutServers + `
 
 Exit codes: 0 the task completed, or continues (with --no-wait, or because the server's
 wait ended first); 1 the call failed; 3 the task failed, or was rejected or canceled; 4 the
-task waits for input or authentication: answer with --task. The verb then leaves out the
-artifacts of earlier turns, unless they have changed. 130 interrupted.`,
+task waits for input or authentication: answer with --task; 130 interrupted.`,
 		Example: `  holdfast send "echo:hello"
   holdfast send "ask:which city?" --no-input
   holdfast send --task 0199a3c1-… "Oslo"

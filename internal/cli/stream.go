@@ -15,10 +15,10 @@ func (c *command) stream() *cobra.Command {
 
 ` + aboutServers + `
 
-When the connection breaks, the verb resumes the stream after the last printed event, if
-the server numbers events, so the output has every event once. With other servers it reads
-the task until it settles, and prints what is new. It says so on stderr. Pauses between
-attempts to resume grow to 5 s; the default number of attempts lasts about half a minute.
+When the connection breaks, the verb resumes the stream after the last printed event, so
+the output has every event once. If the server does not number events, it reads the task
+until it settles, and prints what is new. Pauses between attempts grow to 5 s; the default
+number lasts about half a minute.
 
 Chunks of a text are printed as one text, with the number of the first one. With --json
 every event is one line of JSON, as the server wrote it.

@@ -20,12 +20,9 @@ func (c *command) tasksTail() *cobra.Command {
 follow the new events of all tasks, or of an --agent, --context, --tenant and --owner, until
 interrupted. With --state, print only changes to that state.
 
-With an ID the verb asks for new events 5 times a second. Without one it reads the live list
-of a server, or looks at the database once a second, so a lost hint cannot hide an event.
-
-When the database goes away, or the server of --server, the verb says so on stderr, waits,
-and continues after the last printed event, so the output has every event once. A lost
-connection never exits with 0.
+When the database or the server goes away, the verb says so on stderr, waits, and continues
+after the last printed event, so the output has every event once. A lost connection never
+exits with 0.
 
 With -o json every event is one line.
 
