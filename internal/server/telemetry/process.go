@@ -28,10 +28,10 @@ type Process struct {
 func RegisterProcess(reg prometheus.Registerer, p Process) {
 	s := &scraped{}
 	build := s.gauge("holdfast_build_info",
-		"1, with labels about the binary: its version, the commit of its source (empty: not known), its Go, and the newest migration of the schema that it knows.",
+		"1, with labels about the binary: its version, commit (empty: not known), Go, and newest migration.",
 		"version", "commit", "go", "schema")
 	slots := s.gauge("holdfast_runs_limit",
-		"Runs that this replica does at a time, of an agent (its `limits.concurrency`); 0 without the role `worker`, and for agents with workers elsewhere.", "agent")
+		"Runs that this replica does at a time (`limits.concurrency`); 0 without the role `worker`, and for agents with workers elsewhere.", "agent")
 	margin := s.gauge("holdfast_lease_margin_seconds",
 		"Time until the lease of this replica may expire. Below 0 others may take its runs.")
 	replicas := s.gauge("holdfast_replicas",
@@ -43,7 +43,7 @@ func RegisterProcess(reg prometheus.Registerer, p Process) {
 	next := s.gauge("holdfast_signing_key_rotation_timestamp_seconds",
 		"Unix time at which the next signing key is due. It signs an hour after it was made.")
 	ready := s.gauge("holdfast_ready", "1 if /readyz says that this replica takes requests.")
-	one := s.gauge("holdfast_check", "1 for the present status of a check of /readyz, and 0 for its other ones.", "check", "status")
+	one := s.gauge("holdfast_check", "1 for the present status of a check of /readyz, 0 for its other ones.", "check", "status")
 	s.read = func(ch chan<- prometheus.Metric) {
 		build.is(ch, 1, p.Version, p.Commit, runtime.Version(), strconv.FormatInt(p.Schema, 10))
 		for agent, n := range p.Slots {

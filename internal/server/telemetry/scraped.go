@@ -73,7 +73,7 @@ func RegisterPools(reg prometheus.Registerer, pools map[string]func() PoolStat) 
 	most := s.gauge("holdfast_pool_connections_max", "Database connections that the pool may have.", "pool")
 	acquires := s.counter("holdfast_pool_acquires_total", "Database connections handed out.", "pool")
 	waits := s.counter("holdfast_pool_waits_total",
-		"Connections handed out after a wait, because no connection was free. If it grows steadily: raise `store.pool_size`, or look for slow queries.", "pool")
+		"Connections handed out after a wait. If it grows steadily, raise `store.pool_size`, or look for slow queries.", "pool")
 	waited := s.counter("holdfast_pool_wait_seconds_total", "Time spent in waits for a free connection.", "pool")
 	canceled := s.counter("holdfast_pool_canceled_acquires_total", "Waits for a free connection that were canceled.", "pool")
 	s.read = func(ch chan<- prometheus.Metric) {
@@ -98,9 +98,9 @@ func RegisterMemory(reg prometheus.Registerer, most int64, each func(visit func(
 	size := s.gauge("holdfast_memory_budget_bytes",
 		"Bytes in flight that are allowed to `headers`, `requests`, `streams`, `runs` and `kept`.", "budget")
 	used := s.gauge("holdfast_memory_in_flight_bytes",
-		"Bytes in flight. More than the budget: work that is larger than it goes on alone. `runs` that stay full: agents have large messages, or have stopped in the middle of large events.", "budget")
+		"Bytes in flight. It exceeds the budget while work larger than the budget runs alone.", "budget")
 	refused := s.counter("holdfast_memory_refused_total",
-		"Requests that were refused because the budget stayed full. If it grows, give the process more memory.", "budget")
+		"Requests that were refused because the budget stayed full.", "budget")
 	s.read = func(ch chan<- prometheus.Metric) {
 		bytes.is(ch, float64(most))
 		each(func(budget string, of limit.BudgetStat) {
@@ -116,13 +116,13 @@ func RegisterMemory(reg prometheus.Registerer, most int64, each func(visit func(
 func RegisterPushes(reg prometheus.Registerer, counts *Figures[store.PushCounts]) {
 	s := &scraped{}
 	backlog := s.gauge("holdfast_push_backlog",
-		"Webhooks with something to deliver, over all replicas, including those whose receiver is down.")
+		"Webhooks with something to deliver, including those whose receiver is down.")
 	oldest := s.gauge("holdfast_push_oldest_seconds",
-		"How long the longest overdue webhook has waited for an attempt. One whose receiver failed counts from its next retry, one that is parked does not count.")
+		"How long the longest overdue webhook has waited for an attempt, without parked ones.")
 	disabled := s.gauge("holdfast_push_disabled",
-		"Webhooks that are disabled, over all replicas: by 410, after failing for too long or without any success, or by an operator.")
+		"Webhooks that are disabled.")
 	readable := s.gauge("holdfast_push_readable",
-		"1 on the replica that reads holdfast_push_backlog, holdfast_push_disabled and holdfast_push_oldest_seconds (every 10 s), 0 on the others, which do not have them. If it is 0 on all for a minute, they cannot be read.")
+		"1 on the replica that reads the figures of webhooks, 0 on the others. If it is 0 on all for a minute, they cannot be read.")
 	s.read = func(ch chan<- prometheus.Metric) {
 		n, known := counts.get()
 		readable.is(ch, truth(known))
@@ -138,18 +138,18 @@ func RegisterPushes(reg prometheus.Registerer, counts *Figures[store.PushCounts]
 // RegisterQueue exports the depth of the queue. Agents outside known are summed under the label other.
 func RegisterQueue(reg prometheus.Registerer, depths *Figures[[]store.QueueDepth], known ...string) {
 	s, agents := &scraped{}, set(known...)
-	waiting := s.gauge("holdfast_queue_waiting", "Tasks that wait for a worker, over all replicas.", "agent")
-	timers := s.gauge("holdfast_queue_timers", "Tasks whose agent waits for a time, over all replicas.", "agent")
-	calls := s.gauge("holdfast_queue_calls", "Tasks whose agent waits for tasks of other agents that it has called, over all replicas.", "agent")
+	waiting := s.gauge("holdfast_queue_waiting", "Tasks that wait for a worker.", "agent")
+	timers := s.gauge("holdfast_queue_timers", "Tasks whose agent waits for a time.", "agent")
+	calls := s.gauge("holdfast_queue_calls", "Tasks whose agent waits for tasks of other agents.", "agent")
 	parked := s.gauge("holdfast_tasks_parked",
-		"Tasks that wait for their client (input-required, auth-required), over all replicas, counted up to 10,000.", "agent")
+		"Tasks that wait for their client, counted up to 10,000.", "agent")
 	running := s.gauge("holdfast_queue_running", "Tasks that a worker runs, over all replicas.", "agent")
 	oldest := s.gauge("holdfast_queue_oldest_seconds",
-		"How long the oldest waiting task has been due. The first thing to alert on: it grows when workers are too few or stuck.", "agent")
+		"How long the oldest waiting task has been due. Alert on it first: it grows when workers are too few or stuck.", "agent")
 	away := s.gauge("holdfast_agent_away_seconds",
-		"How long the agent has been away; 0: it is not known to be. Its tasks wait; v_outages has them.", "agent")
+		"How long the agent has been away; 0: it is not known to be. v_outages has the reason.", "agent")
 	readable := s.gauge("holdfast_queue_readable",
-		"1 on the replica that reads the queue (every 10 s), 0 on the others. If it is 0 on all for a minute, the queue cannot be read. At 0 the other metrics of the queue, holdfast_tasks_parked and holdfast_agent_away_seconds are absent.")
+		"1 on the replica that reads the figures of the queue, 0 on the others. If it is 0 on all for a minute, the queue cannot be read.")
 	s.read = func(ch chan<- prometheus.Metric) {
 		rows, read := depths.get()
 		readable.is(ch, truth(read))
@@ -190,21 +190,21 @@ func merged(rows []store.QueueDepth, known map[string]bool) map[string]store.Que
 func RegisterDatabase(reg prometheus.Registerer, figures *Figures[*store.Figures]) {
 	s := &scraped{}
 	bytes := s.gauge("holdfast_database_bytes",
-		"Size of the database on disk. The free space is not known to SQL: watch the disk of the database server, or alert on the growth.")
+		"Size of the database on disk. SQL does not know the free space: watch the disk of the database server.")
 	table := s.gauge("holdfast_table_bytes",
-		"Size of a table on disk, with its indexes and its partitions; that of a partition is as its last vacuum or analyze found it. The logs of tasks are `events_log` (messages, statuses), `events_artifacts` and `events_kept`. `detached`: partitions that wait to be dropped.", "table")
+		"Size of a table on disk, with indexes and partitions. The logs of tasks are `events_log` (messages, statuses), `events_artifacts` and `events_kept`. `detached`: partitions that wait to be dropped.", "table")
 	dead := s.gauge("holdfast_table_dead_rows",
-		"Rows of a table that are dead and that vacuum has not removed, as PostgreSQL estimates them. If those of `task_queue` or `tasks_open` grow for hours, a long transaction or a replication slot holds vacuum back.", "table")
+		"Dead rows that vacuum has not removed, estimated. If those of `task_queue` or `tasks_open` grow for hours, a long transaction or a replication slot holds vacuum back.", "table")
 	partitions := s.gauge("holdfast_partitions",
-		"Partitions of a `family`: `tasks`, `idempotency_keys`, `delivery_attempts`, `audit`. `status`: `attached`, `detaching` (interrupted; the next round of retention goes on) or `detached` (waits to be dropped).", "family", "status")
+		"Partitions of a `family`: `tasks`, `idempotency_keys`, `delivery_attempts`, `audit`. `status`: `attached`, `detaching` (interrupted) or `detached` (waits to be dropped).", "family", "status")
 	begin := s.gauge("holdfast_partitions_begin_timestamp_seconds",
-		"Unix time at which the oldest partition begins. Retention drops whole partitions.", "family")
+		"Unix time at which the oldest partition begins.", "family")
 	end := s.gauge("holdfast_partitions_end_timestamp_seconds",
-		"Unix time up to which partitions exist, from now on without a gap.", "family")
+		"Unix time up to which partitions exist without a gap.", "family")
 	ahead := s.gauge("holdfast_partitions_ahead_seconds",
-		"How far ahead partitions are created. New ones follow when less than two thirds of it are left.", "family")
+		"How far ahead partitions are created, once less than two thirds of it are left.", "family")
 	keys := s.gauge("holdfast_api_keys",
-		"API keys of clients. `status`: `active`, `expiring` (within 7 days; not those that live for at most 14 days), `expired`, `revoked`.", "status")
+		"API keys. `status`: `active`, `expiring` (within 7 days; not keys that live for at most 14 days), `expired`, `revoked`.", "status")
 	s.read = func(ch chan<- prometheus.Metric) {
 		found, known := figures.get()
 		if !known {
