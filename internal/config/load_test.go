@@ -329,9 +329,10 @@ func TestDocumentationListsEveryKey(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
 	require.NoError(t, err)
 	inDocs, meanings := map[string]documented{}, map[string]string{}
-	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| ([^|]*)\\| ([^|]*)\\| (.+) \\|$")
-	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
-		d := documented{Default: strings.TrimSpace(m[2]), Variable: strings.Trim(m[3], " `")}
+	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| ([^|]*)\\| ([^|]+?)(?: \\(`(HOLDFAST_[A-Z_]+)`\\))? \\|$")
+	_, tables, _ := strings.Cut(string(page), "\n## Server\n")
+	for _, m := range row.FindAllStringSubmatch(tables, -1) {
+		d := documented{Default: strings.TrimSpace(m[2]), Variable: m[4]}
 		if inWords[m[1]] {
 			require.NotEmpty(t, d.Default, m[1])
 			d.Default = ""
@@ -339,7 +340,7 @@ func TestDocumentationListsEveryKey(t *testing.T) {
 		d.Default = strings.Trim(d.Default, "`")
 		_, twice := inDocs[m[1]]
 		require.False(t, twice, "%s is documented twice", m[1])
-		inDocs[m[1]], meanings[m[1]] = d, m[4]
+		inDocs[m[1]], meanings[m[1]] = d, m[3]
 	}
 	for key, d := range inCode {
 		of, member := key, ""
