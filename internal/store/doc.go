@@ -11,7 +11,12 @@
 // Every write of a run is fenced by its attempt, and carries how many events the attempt has
 // written before (its ordinal). A connection that dies during a commit leaves the outcome unknown;
 // the store then repeats the same statement. If the first try was committed, the ordinal no longer
-// fits and nothing is written twice. The task's row tells the two cases apart.
+// fits and nothing is written twice. The task's row tells the two cases apart. The last event would not tell them apart: a chunk may
+// equal the one before.
+//
+// PostgreSQL starts the parts of a statement that get no row, too. So TaskCreate and EventsAppend do what every batch needs, and
+// short statements of the same transaction write what is rare: TaskAdmit (keys, names, limits), PushConfigsNew, TaskRename,
+// TurnsNext and TurnsWait.
 //
 // # Locks
 //
@@ -30,8 +35,8 @@
 //
 // # Payloads
 //
-// task_events.payload holds canonical JSON in a format of our own, stored verbatim (type json).
-// Parts have the members of A2A 1.0.
+// task_events.payload holds canonical JSON in a format of our own, stored verbatim (type json): jsonb reorders keys and rewrites
+// numbers, and the JSON of one A2A version would bind the others to it. Parts have the members of A2A 1.0.
 //
 //	message   {"id","role":"user|agent","parts":[…],"metadata","extensions","references","request":{…}}
 //	request   {"metadata","output_modes","extensions","scopes","traceparent","tracestate"}

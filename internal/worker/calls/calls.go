@@ -3,7 +3,7 @@
 //
 // All state is in the database (migration 00005, decision 0053). Each step may be repeated, and any process
 // may do it, at the same time as others. No step waits for another session's lock for long: what a lock blocks is retried
-// later, and holds back nothing else (decision 0036).
+// later, and holds back nothing else.
 package calls
 
 import (
