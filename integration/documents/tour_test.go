@@ -101,10 +101,10 @@ const patient = "limits: {max_block: 1h}\n"
 
 var maxTime = regexp.MustCompile(`--max-time [0-9.]+`)
 
-// TestREADMETour pastes the tour of the README into a shell.
-func TestREADMETour(t *testing.T) {
+// TestTour pastes the tour into a shell.
+func TestTour(t *testing.T) {
 	t.Parallel()
-	tour := slices.DeleteFunc(blocksOf(t, "../../README.md", "sh"), func(b block) bool { return b.section != "Tour" })
+	tour := slices.DeleteFunc(blocksOf(t, "../../docs/tour.md", "sh"), func(b block) bool { return b.section != "Tour" })
 	require.NotEmpty(t, tour)
 	public, admin := nettest.Reserve(t), nettest.Reserve(t)
 	var script strings.Builder
