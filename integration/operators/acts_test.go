@@ -115,7 +115,7 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 		{"retry a parked task", retry, task("ask:x"), "tasks retry ID", does{outcome: "failed", code: 1, status: 409, state: "input-required"}},
 		{"retry a completed task", retry, task("echo:x"), "tasks retry ID", does{outcome: "failed", code: 1, status: 409}},
 		{"hurry", retry, backingOff, "tasks retry ID --wait", does{outcome: "hurried", action: "task.hurried", state: "completed"}},
-		{"answer", answer, task("ask:x"), "", does{
+		{"answer", answer, task("ask:x"), "inbox ID --data {\"z\":1}", does{
 			outcome: "answered", body: `,"parts":[{"text":"this"},{"data":{"z":1,"a":12345678901234567890}}]`, action: "task.continued", state: "completed",
 		}},
 		{"answer nothing", answer, task("echo:x"), "", does{body: `,"text":"y"`, status: 409}},
@@ -198,6 +198,26 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 		keyed := op.do("POST", path, body, "Idempotency-Key", "k")
 		require.Equal(t, []any{http.StatusBadRequest, "Idempotency-Key"}, []any{keyed.Status, keyed.text("field")}, path)
 	}
+}
+
+// The inbox has the questions of all agents until one person has answered. An open server asks for no reasons.
+func TestInbox(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL})
+	op, id := as(t, r, ""), r.Send(a2atest.V03, a2atest.Say("ask:Which city?")).Task()
+	require.Contains(t, string(op.get("/inbox?agent=demo&limit=1").Body), "Which city?")
+	require.Contains(t, clustertest.Command(t, t.TempDir(), db.Env(), "inbox").Out, "Which city?")
+	require.Contains(t, clustertest.Command(t, t.TempDir(), db.Env(), "inbox", id).Out, "Which city?")
+	for _, person := range []struct {
+		key, text string
+		status    int
+	}{{"q", "Oslo", http.StatusOK}, {"q", "Oslo", http.StatusOK}, {"q", "Rome", http.StatusBadRequest}, {"r", "Oslo", http.StatusConflict}} {
+		a := op.do("POST", "/tasks/"+id+"/answer", `{"text":"`+person.text+`"}`, "Idempotency-Key", person.key)
+		require.Equal(t, person.status, a.Status, "%v: %s", person, a.Body)
+		db.AwaitState(id, "completed")
+	}
+	require.Empty(t, op.get("/inbox").read()["tasks"])
 }
 
 // hooked makes a task with a webhook, c, that nobody answers, and waits until its first delivery has failed.

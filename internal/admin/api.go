@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +69,8 @@ type Login struct {
 	URL    string `json:"url,omitempty"` // begins a login at the issuer, and takes return_to
 	Issuer string `json:"issuer,omitempty"`
 	KeyURL string `json:"key_url,omitempty"` // takes an API key
+	// PasswordURL takes a user and a password.
+	PasswordURL string `json:"password_url,omitempty"`
 }
 
 // Agent is what the API shows of an agent.
@@ -194,6 +197,7 @@ func (a *API) operations() []route {
 		{method: "GET", path: "/tasks", right: View, query: true, do: a.tasks},
 		{method: "GET", path: "/tasks/counts", right: View, query: true, do: a.counts},
 		{method: "GET", path: "/tasks/stream", right: View, stream: true, query: true, do: a.tasksStream},
+		{method: "GET", path: "/inbox", right: View, query: true, do: a.inbox},
 		{method: "GET", path: "/tasks/{id}", right: View, do: a.task},
 		{method: "GET", path: "/tasks/{id}/log", right: View, query: true, do: a.log},
 		{method: "GET", path: "/tasks/{id}/log/stream", right: View, stream: true, query: true, do: a.logStream},
@@ -297,6 +301,10 @@ func (a *API) Refuse(w http.ResponseWriter, r *http.Request, err error) { a.fail
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // the client has left
+	}
+	if e := (*task.Error)(nil); errors.As(err, &e) && e.Kind == task.Unauthenticated {
+		// A browser would answer this challenge with a dialog of its own, in front of the console's login.
+		e.Challenges = slices.DeleteFunc(e.Challenges, func(c string) bool { return strings.HasPrefix(c, "Basic ") })
 	}
 	p := web.ProblemOf(err)
 	if p.Status == http.StatusUnauthorized && a.o.Login != nil {

@@ -121,6 +121,31 @@ func (a *API) task(x *exchange) error {
 	return x.ok(d)
 }
 
+// inbox lists the tasks that wait for people, with what their agents ask.
+func (a *API) inbox(x *exchange) error {
+	f := &store.AdminFilter{
+		States: []task.State{task.StateInputRequired, task.StateAuthRequired},
+		Agent:  x.q.word("agent"), Tenant: x.q.optional("tenant"), Owner: x.q.optional("owner"),
+	}
+	before, limit := x.q.id("before"), x.q.limit()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	found, err := x.op.List(x.ctx, f, before, limit)
+	if err != nil {
+		return err
+	}
+	page := shown.Inbox{Tasks: []shown.TaskDetail{}, Next: idText(found.Next)}
+	for _, t := range found.Tasks {
+		d := shown.TaskDetail{Task: viewTask(t), Metadata: t.Task.Metadata}
+		if d.StatusMessage, err = statusMessage(x.ctx, x.op, t); err != nil {
+			return err
+		}
+		page.Tasks = append(page.Tasks, d)
+	}
+	return x.ok(page)
+}
+
 // statusMessage returns the message of the current status, as it is stored.
 func statusMessage(ctx context.Context, op *store.Operator, t *store.AdminTask) (json.RawMessage, error) {
 	evs, _, err := op.Log(ctx, t, t.Task.Status.Seq-1, false, 1)
@@ -372,6 +397,8 @@ type meView struct {
 	AllTenants bool   `json:"all_tenants"`
 	ReadOnly   string `json:"read_only,omitempty"`
 	Version    string `json:"version"`
+	// ReasonNeeded says that each action needs a reason.
+	ReasonNeeded bool `json:"reason_needed"`
 	// Session is that of the browser; absent: another credential, or none.
 	Session *BrowserSession `json:"session,omitempty"`
 	// Dialects are the versions of A2A in which this server shows events.
@@ -383,7 +410,7 @@ type meView struct {
 func (a *API) me(x *exchange) error {
 	c := x.who.Caller
 	return x.ok(meView{
-		Subject: c.Subject, Tenant: c.Tenant, Right: x.who.Right.String(), AllTenants: !x.who.Bound, ReadOnly: x.who.ReadOnly, Version: a.o.Version,
+		Subject: c.Subject, Tenant: c.Tenant, Right: x.who.Right.String(), ReasonNeeded: x.reasonNeeded(), AllTenants: !x.who.Bound, ReadOnly: x.who.ReadOnly, Version: a.o.Version,
 		Session:  x.who.Session,
 		Dialects: registry.Versions(),
 		TraceURL: a.o.TraceURL,

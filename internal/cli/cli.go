@@ -174,7 +174,7 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 		{"serve", "Run a server:", []*cobra.Command{serve, c.dev(), c.migrate(), c.config(), c.ready()}},
 		{"talk", "Talk to agents:", []*cobra.Command{c.send(), c.stream(), c.card()}},
 		{"operate", "Operate (by the database, or by a server):", []*cobra.Command{
-			c.agents(), c.queue(), c.workers(), c.tasks(), c.push(), c.apiKeys(), c.secretKeys(), c.audit(), c.retention(), c.doctor(),
+			c.agents(), c.queue(), c.workers(), c.tasks(), c.inbox(), c.push(), c.apiKeys(), c.secretKeys(), c.audit(), c.retention(), c.doctor(),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -74,7 +74,7 @@ func (c *command) completions(root *cobra.Command) {
 	}
 	ofOperators := map[string]completer{"agent": c.agentNames, "task": c.taskIDs}
 	arguments := map[string]completer{
-		"agents get": atFirst(c.agentNames), "tasks get": atFirst(c.taskIDs), "tasks events": atFirst(c.taskIDs), "tasks tail": atFirst(c.taskIDs),
+		"agents get": atFirst(c.agentNames), "inbox": atFirst(c.taskIDs), "tasks get": atFirst(c.taskIDs), "tasks events": atFirst(c.taskIDs), "tasks tail": atFirst(c.taskIDs),
 		"tasks cancel": c.taskIDs, "tasks purge": c.taskIDs, "tasks retry": c.taskIDs, "tasks hold": c.taskIDs, "tasks release": c.taskIDs,
 		"push attempts": c.webhooks, "push redeliver": c.webhooks, "push disable": c.webhooks, "push enable": c.webhooks,
 		"workers retire": atFirst(c.workerIDs), "api-keys revoke": c.apiKeyIDs, "push test": words(), "send": words(), "stream": words(),

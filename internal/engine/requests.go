@@ -65,7 +65,9 @@ type SendRequest struct {
 	Trace          tracing.Context // of the client; the zero value: none
 	Forwarded      task.Forwarded
 	IdempotencyKey string
-	Push           *PushSetting // webhook to set with the message; nil for none
+	// Answers says that the message must find its task waiting for its client, unless it is a repeated request.
+	Answers bool
+	Push    *PushSetting // webhook to set with the message; nil for none
 }
 
 // PushSetting is a webhook's configuration in a request.

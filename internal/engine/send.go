@@ -282,6 +282,9 @@ func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *
 			return v.begin(old, subscribe), nil
 		}
 	}
+	if r.Answers && !h.Status.State.Parked() {
+		return nil, task.Errorf(task.Busy, "the task is %s: only a task that is input-required or auth-required waits for an answer", h.Status.State)
+	}
 	if h.Status.State.Terminal() && v.reopens(r, h) {
 		return v.reopen(ctx, r, n, h, subscribe)
 	}

@@ -70,7 +70,7 @@ func adminPages(e *env, access *access, api *admin.API, logins *login.Handler, p
 		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound)},
 	}
 	if logins != nil {
-		for _, path := range []string{login.Path, login.CallbackPath, login.KeyPath, login.LogoutPath} {
+		for _, path := range []string{login.Path, login.CallbackPath, login.KeyPath, login.UserPath, login.LogoutPath} {
 			endpoints = append(endpoints, telemetry.Endpoint{Pattern: path, Handler: logins})
 		}
 	}

@@ -128,7 +128,7 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 		}
 	}
 	c.authenticator = auth.New(o)
-	if c.cfg.AdminAccess() == config.AdminAsks && (c.loginKeys() != "" || c.cfg.Admin.Login.Scheme != "") {
+	if c.cfg.AdminAccess() == config.AdminAsks && (c.loginKeys()+c.loginPasswords()+c.cfg.Admin.Login.Scheme != "") {
 		c.sessions = auth.NewSessions(login.CookieName(c.cfg.AdminSecure()), c.cfg.Admin.Schemes, st)
 	}
 	if c.apiKeys != nil || c.sessions != nil {

@@ -32,8 +32,8 @@ func newLogins(ctx context.Context, e *env, c *access, st *store.Store, api *adm
 	}
 	a := &e.cfg.Admin
 	o := login.Options{
-		Keys: c.loginKeys() != "", PublicURL: a.PublicURL, Secure: e.cfg.AdminSecure(), Lifetime: a.SessionLifetime, Seal: sealing,
-		Admit: c.admitKey, Permits: c.permits, Origins: c.origins, Refuse: api.Refuse, Current: c.currentSession,
+		Keys: c.loginKeys() != "", Passwords: c.loginPasswords() != "", PublicURL: a.PublicURL, Secure: e.cfg.AdminSecure(), Lifetime: a.SessionLifetime, Seal: sealing,
+		Admit: c.admitTyped, Permits: c.permits, Origins: c.origins, Refuse: api.Refuse, Current: c.currentSession,
 		Store: st, Home: console.Path, Log: e.log,
 	}
 	if s := &a.Login; s.Scheme != "" {
@@ -64,6 +64,14 @@ func (c *access) loginKeys() string {
 	return ""
 }
 
+// loginPasswords is loginKeys for users with passwords.
+func (c *access) loginPasswords() string {
+	if c.basic != nil && slices.Contains(c.cfg.Admin.Schemes, c.basic.Name()) {
+		return c.basic.Name()
+	}
+	return ""
+}
+
 // loginView says how a browser can log in; nil: it cannot.
 func (c *access) loginView() *admin.Login {
 	if c.sessions == nil {
@@ -81,16 +89,21 @@ func (c *access) loginView() *admin.Login {
 	if c.loginKeys() != "" {
 		v.KeyURL = login.KeyPath
 	}
+	if c.loginPasswords() != "" {
+		v.PasswordURL = login.UserPath
+	}
 	return v
 }
 
-// admitKey finds the caller of an API key.
-func (c *access) admitKey(ctx context.Context, r *auth.Request) (caller task.Caller, scheme, keyID string, err error) {
-	gate := &auth.Gate{Schemes: []string{c.loginKeys()}}
+// admitTyped finds the caller of an API key or a password.
+func (c *access) admitTyped(ctx context.Context, r *auth.Request) (caller task.Caller, scheme, keyID string, err error) {
+	gate := &auth.Gate{Schemes: slices.DeleteFunc([]string{c.loginKeys(), c.loginPasswords()}, func(s string) bool { return s == "" })}
 	if caller, err = c.admin.Admit(c.admin.Authenticate(ctx, r, gate), gate); err != nil {
 		return caller, "", "", err
 	}
-	scheme, keyID, _ = strings.Cut(caller.Credential, "/")
+	if scheme, keyID, _ = strings.Cut(caller.Credential, "/"); scheme != c.loginKeys() {
+		keyID = ""
+	}
 	return caller, scheme, keyID, nil
 }
 
@@ -100,8 +113,11 @@ func (c *access) permits(caller *task.Caller, scheme string) error {
 		return c.needs(admin.View)
 	}
 	kind := auth.KindJWT
-	if scheme == c.loginKeys() {
+	switch scheme {
+	case c.loginKeys():
 		kind = auth.KindAPIKey
+	case c.loginPasswords():
+		kind = auth.KindBasic
 	}
 	*caller = acting(*caller, kind)
 	return nil

@@ -209,7 +209,7 @@ const PushLagBound = 10_000
 // PushLags says how many webhooks lag, each number up to PushLagBound.
 type PushLags struct {
 	Due           int64           `json:"due"`
-	Failing       int64           `json:"failing"`
+	Failing       int64           `json:"failing"` // and not disabled
 	Disabled      int64           `json:"disabled"`
 	OldestSeconds float64         `json:"oldest_seconds"` // how long the oldest delivery that is due has waited
 	Hosts         []PushLagOfHost `json:"hosts"`
@@ -218,7 +218,7 @@ type PushLags struct {
 // PushLagOfHost says how many webhooks of one receiver fail.
 type PushLagOfHost struct {
 	Host     string    `json:"host"`
-	Failing  int64     `json:"failing"` // includes those that are disabled
+	Failing  int64     `json:"failing"` // and not disabled
 	Disabled int64     `json:"disabled"`
 	Since    time.Time `json:"since"`
 	Error    string    `json:"error,omitempty"` // of one of them

@@ -212,6 +212,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/inbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A page of the tasks that wait for people, with what their agents ask, the newest task first */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description the name of an agent */
+                    agent?: components["parameters"]["agent"];
+                    /** @description empty for tasks without a tenant */
+                    tenant?: components["parameters"]["tenant"];
+                    /** @description empty for tasks without an owner */
+                    owner?: components["parameters"]["owner"];
+                    /** @description next of the page before */
+                    before?: components["parameters"]["before"];
+                    /** @description the most items of the page */
+                    limit?: components["parameters"]["limit"];
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["inbox"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tasks/{id}": {
         parameters: {
             query?: never;
@@ -1888,7 +1936,7 @@ export interface paths {
             requestBody: {
                 content: {
                     "application/json": {
-                        reason: string;
+                        reason?: components["schemas"]["reason"];
                     };
                 };
             };
@@ -2473,6 +2521,8 @@ export interface components {
             issuer?: string;
             /** @description takes {"key": an API key} by POST */
             key_url?: string;
+            /** @description takes {"user": a name, "password": its password} by POST */
+            password_url?: string;
         };
         /** @enum {unknown} */
         state: "submitted" | "working" | "input-required" | "auth-required" | "completed" | "failed" | "canceled" | "rejected";
@@ -2513,6 +2563,8 @@ export interface components {
             all_tenants: boolean;
             /** @description why this address takes no writes */
             read_only?: string;
+            /** @description each action needs a reason: you have shown a credential */
+            reason_needed: boolean;
             version: string;
             session?: components["schemas"]["browser_session"];
             /** @description the versions of A2A in which the log can be read, the oldest first */
@@ -2620,6 +2672,10 @@ export interface components {
             worker_name?: string;
             /** Format: date-time */
             away_since?: string;
+        };
+        inbox: {
+            tasks: components["schemas"]["taskDetail"][];
+            next?: string;
         };
         taskDetail: {
             /** Format: uuid */
@@ -2828,25 +2884,23 @@ export interface components {
             took_ms: number;
             worker?: string;
         };
+        /** @description why you act; the audit log keeps it. Needed with a credential */
+        reason: string;
         actRequest: {
-            /** @description why you act; the audit log keeps it */
-            reason: string;
+            reason?: components["schemas"]["reason"];
         };
         retryRequest: {
-            /** @description why you act; the audit log keeps it */
-            reason: string;
+            reason?: components["schemas"]["reason"];
             /** @description send the last message of the client instead of the first */
             last?: boolean;
         };
         redeliverRequest: {
-            /** @description why you act; the audit log keeps it */
-            reason: string;
+            reason?: components["schemas"]["reason"];
             /** @description the first event to deliver; 0 for the first undelivered one */
             from?: number;
         };
         answerRequest: {
-            /** @description why you act; the audit log keeps it */
-            reason: string;
+            reason?: components["schemas"]["reason"];
             text?: string;
             parts?: components["schemas"]["part"][];
             metadata?: Record<string, never>;
@@ -2997,7 +3051,7 @@ export interface components {
         };
         lags: {
             due: number;
-            /** @description disabled ones count too */
+            /** @description and not disabled */
             failing: number;
             disabled: number;
             /** @description up to where each number counts */
@@ -3112,8 +3166,7 @@ export interface components {
             error?: string;
         };
         trialRequest: {
-            /** @description why you act; the audit log keeps it */
-            reason: string;
+            reason?: components["schemas"]["reason"];
             url: string;
             /** @description version of A2A of the body and the headers; default: the newest */
             dialect?: string;
@@ -3278,8 +3331,7 @@ export interface components {
             last_used_at?: string;
         };
         keyRequest: {
-            /** @description why you act; the audit log keeps it */
-            reason: string;
+            reason?: components["schemas"]["reason"];
             /** @description for people */
             name?: string;
             /** @description an operator of one tenant may give its own one only */
@@ -3324,8 +3376,7 @@ export interface components {
         jobRequest: {
             /** @enum {unknown} */
             action: "cancel" | "retry" | "hold" | "release" | "purge" | "redeliver" | "disable" | "enable";
-            /** @description why you act; the audit log keeps it */
-            reason: string;
+            reason?: components["schemas"]["reason"];
             dry_run?: boolean;
             filter: components["schemas"]["filter"];
             last?: boolean;
@@ -3498,6 +3549,7 @@ export type Task = components['schemas']['task'];
 export type Tasks = components['schemas']['tasks'];
 export type Counts = components['schemas']['counts'];
 export type Queued = components['schemas']['queued'];
+export type Inbox = components['schemas']['inbox'];
 export type TaskDetail = components['schemas']['taskDetail'];
 export type Event = components['schemas']['event'];
 export type Log = components['schemas']['log'];
@@ -3515,6 +3567,7 @@ export type Webhooks = components['schemas']['webhooks'];
 export type Webhook = components['schemas']['webhook'];
 export type Attempts = components['schemas']['attempts'];
 export type Attempt = components['schemas']['attempt'];
+export type Reason = components['schemas']['reason'];
 export type ActRequest = components['schemas']['actRequest'];
 export type RetryRequest = components['schemas']['retryRequest'];
 export type RedeliverRequest = components['schemas']['redeliverRequest'];

@@ -34,6 +34,7 @@ const (
 	Path         = "/admin/login"
 	CallbackPath = "/admin/login/callback"
 	KeyPath      = "/admin/login/key"
+	UserPath     = "/admin/login/user"
 	LogoutPath   = "/admin/logout"
 )
 
@@ -55,14 +56,14 @@ type Issuer struct {
 // Options configures the logins.
 type Options struct {
 	Issuer *Issuer // nil: none
-	// Keys says that API keys are accepted.
-	Keys bool
+	// Keys and Passwords say that API keys, and passwords of users, are accepted.
+	Keys, Passwords bool
 	// PublicURL is the address of the page in browsers, without a path.
 	PublicURL string
 	Secure    bool // browsers use TLS
 	Lifetime  time.Duration
 	Seal      *secrets.Keys
-	// Admit finds the caller of a request with a credential. keyID is the API key.
+	// Admit finds the caller of a request with a credential that was typed. keyID is the API key; "" for a password.
 	Admit func(ctx context.Context, r *auth.Request) (caller task.Caller, scheme, keyID string, err error)
 	// Permits returns an error for a caller who is no operator. Otherwise it makes the caller the actor of the audit log.
 	Permits func(caller *task.Caller, scheme string) error
@@ -102,7 +103,10 @@ func New(o Options) *Handler {
 		h.mux.HandleFunc("GET "+CallbackPath, h.callback)
 	}
 	if o.Keys {
-		h.mux.HandleFunc("POST "+KeyPath, h.key)
+		h.mux.HandleFunc("POST "+KeyPath, h.typed)
+	}
+	if o.Passwords {
+		h.mux.HandleFunc("POST "+UserPath, h.typed)
 	}
 	h.mux.HandleFunc("POST "+LogoutPath, h.logout)
 	return h
@@ -337,10 +341,12 @@ func (h *Handler) set(w http.ResponseWriter, name, value string, site http.SameS
 	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: h.o.Secure, SameSite: site}) //nolint:gosec // not Secure only if the page itself is at http
 }
 
-// key opens a session for an API key.
-func (h *Handler) key(w http.ResponseWriter, r *http.Request) {
+// typed opens a session for what an operator has typed: an API key, or a user and a password.
+func (h *Handler) typed(w http.ResponseWriter, r *http.Request) {
 	var body struct {
-		Key string `json:"key"`
+		Key      string `json:"key"`
+		User     string `json:"user"`
+		Password string `json:"password"`
 	}
 	if err := h.o.Origins.Check(r, true); err != nil {
 		h.o.Refuse(w, r, err)
@@ -350,13 +356,17 @@ func (h *Handler) key(w http.ResponseWriter, r *http.Request) {
 		h.o.Refuse(w, r, task.Errorf(task.ContentType, "Content-Type must be application/json"))
 		return
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10)).Decode(&body); err != nil || body.Key == "" {
-		h.o.Refuse(w, r, task.Errorf(task.Invalid, "the body must be a JSON object with the member key"))
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10)).Decode(&body); err != nil || (body.Key == "") == (body.User == "") {
+		h.o.Refuse(w, r, task.Errorf(task.Invalid, "the body must be a JSON object with the member key, or with user and password"))
 		return
+	}
+	credential := "Bearer " + body.Key
+	if body.User != "" {
+		credential = "Basic " + base64.StdEncoding.EncodeToString([]byte(body.User+":"+body.Password))
 	}
 	shown := &auth.Request{Address: r.RemoteAddr, Header: func(name string) []string {
 		if name == "Authorization" {
-			return []string{"Bearer " + body.Key}
+			return []string{credential}
 		}
 		return nil
 	}}

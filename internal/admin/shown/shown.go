@@ -55,6 +55,12 @@ type TaskDetail struct {
 	Queue         *store.AdminQueued `json:"queue,omitempty"` // what a task in the queue waits for
 }
 
+// Inbox is a page of the tasks that wait for people.
+type Inbox struct {
+	Tasks []TaskDetail `json:"tasks"`
+	Next  string       `json:"next,omitempty"`
+}
+
 // Event is an event of a log, as it is stored.
 type Event struct {
 	store.AdminEvent

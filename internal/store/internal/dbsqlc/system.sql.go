@@ -388,8 +388,8 @@ WITH due AS (
 )
 SELECT (SELECT count(*) FROM due)::bigint AS due,
        coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
-       (SELECT count(*)
-          FROM (SELECT FROM holdfast.push_cursors k
+       (SELECT count(*) FILTER (WHERE f.disabled_at IS NULL)
+          FROM (SELECT k.disabled_at FROM holdfast.push_cursors k
                  WHERE k.attempts > 0
                  ORDER BY k.task DESC, k.config_id DESC LIMIT $1) f)::bigint AS failing,
        (SELECT count(*)
@@ -420,7 +420,8 @@ func (q *Queries) PushLags(ctx context.Context, db DBTX, bound int32) (PushLagsR
 }
 
 const pushLagsOfHosts = `-- name: PushLagsOfHosts :many
-SELECT f.host, count(*)::bigint AS failing, count(*) FILTER (WHERE f.disabled_at IS NOT NULL)::bigint AS disabled,
+SELECT f.host, count(*) FILTER (WHERE f.disabled_at IS NULL)::bigint AS failing,
+       count(*) FILTER (WHERE f.disabled_at IS NOT NULL)::bigint AS disabled,
        coalesce(min(f.failing_since) FILTER (WHERE f.disabled_at IS NULL), min(f.failing_since),
                 now())::timestamptz AS since, left(max(f.last_error), 500)::text AS error
   FROM (SELECT k.host, k.disabled_at, k.failing_since, coalesce(k.last_error, '') AS last_error
