@@ -23,5 +23,5 @@ export default defineConfig({
       "/admin": { target: admin, changeOrigin: true, headers: { origin: admin } },
     },
   },
-  test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"] },
+  test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"], testTimeout: 60_000 },
 } as Parameters<typeof defineConfig>[0]);

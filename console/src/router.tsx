@@ -1,9 +1,11 @@
 import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { ApiError } from "./api/client";
+import { onDoubt, silence, subscribe } from "./api/reach";
 import { ErrorBox } from "./components/ErrorBox";
 import { Page } from "./components/Page";
 import { Layout } from "./layout/Layout";
+import { later } from "./layout/later";
 import { parseSearch, type Search, stringifySearch } from "./lib/search";
 import { TasksPage } from "./routes/tasks";
 
@@ -20,12 +22,20 @@ export const queries: QueryClient = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 5_000,
+      // A browser that knows no network does not know whether the server is on this machine.
+      networkMode: "always",
       // A retry does not mend a request that is at fault.
       retry: (count, error) =>
         count < 3 && !(error instanceof ApiError && error.problem.status >= 400 && error.problem.status < 500),
       retryDelay: (count) => Math.min(1000 * 2 ** count, 10_000),
     },
   },
+});
+
+onDoubt(() => void queries.invalidateQueries({ queryKey: ["me"] }));
+// What a page shows is old when the server is back.
+subscribe(() => {
+  if (!silence()) void queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "me" });
 });
 
 const root = createRootRoute({
@@ -55,52 +65,57 @@ const routes = [
   createRoute({
     getParentRoute: () => root,
     path: "/tasks/$id",
-    component: lazyRouteComponent(() => import("./routes/task"), "TaskPage"),
+    component: later(() => import("./routes/task").then((file) => file.TaskPage)),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/inbox",
+    component: later(() => import("./routes/inbox").then((file) => file.InboxPage)),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/talk",
-    component: lazyRouteComponent(() => import("./routes/talk"), "TalkPage"),
+    component: later(() => import("./routes/talk").then((file) => file.TalkPage)),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/agents",
-    component: lazyRouteComponent(() => import("./routes/agents"), "AgentsPage"),
+    component: later(() => import("./routes/agents").then((file) => file.AgentsPage)),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/agents/$name",
-    component: lazyRouteComponent(() => import("./routes/agent"), "AgentPage"),
+    component: later(() => import("./routes/agent").then((file) => file.AgentPage)),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/webhooks",
-    component: lazyRouteComponent(() => import("./routes/webhooks"), "WebhooksPage"),
+    component: later(() => import("./routes/webhooks").then((file) => file.WebhooksPage)),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/jobs",
-    component: lazyRouteComponent(() => import("./routes/jobs"), "JobsPage"),
+    component: later(() => import("./routes/jobs").then((file) => file.JobsPage)),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/jobs/$id",
-    component: lazyRouteComponent(() => import("./routes/job"), "JobPage"),
+    component: later(() => import("./routes/job").then((file) => file.JobPage)),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/system",
-    component: lazyRouteComponent(() => import("./routes/system"), "SystemPage"),
+    component: later(() => import("./routes/system").then((file) => file.SystemPage)),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/audit",
-    component: lazyRouteComponent(() => import("./routes/audit"), "AuditPage"),
+    component: later(() => import("./routes/audit").then((file) => file.AuditPage)),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/keys",
-    component: lazyRouteComponent(() => import("./routes/keys"), "KeysPage"),
+    component: later(() => import("./routes/keys").then((file) => file.KeysPage)),
   }),
 ] as const;
 

@@ -8,7 +8,7 @@
 //
 // make console-test builds what it needs: bin/holdfast with the console, and bin/withdb.
 import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
@@ -34,6 +34,8 @@ export interface Replica {
   url: string;
   admin: string;
   kill: () => Promise<void>;
+  /** restart starts it again after a kill, at the same admin address if the options name it. upgraded gives the console other files. */
+  restart: (upgraded?: boolean) => Promise<void>;
   log: () => string;
 }
 
@@ -96,7 +98,14 @@ export async function start(options: Options = {}): Promise<Harness> {
     `listen: 127.0.0.1:0\nadmin_listen: ${options.admin ?? "127.0.0.1:0"}\ngrpc_listen: "off"\n${options.config ?? demo}`,
   );
   const replicas: Replica[] = [];
-  for (let i = 0; i < (options.replicas ?? 1); i++) replicas.push(await serve(folder, databaseUrl, options.roles?.[i]));
+  for (let i = 0; i < (options.replicas ?? 1); i++) {
+    const run = (program?: string) => serve(folder, databaseUrl, options.roles?.[i], program);
+    const one: Replica = {
+      ...(await run()),
+      restart: async (upgraded) => void Object.assign(one, await run(upgraded ? upgrade(folder) : undefined)),
+    };
+    replicas.push(one);
+  }
 
   let browser: Browser | undefined;
   const contexts: BrowserContext[] = [];
@@ -184,7 +193,7 @@ export async function start(options: Options = {}): Promise<Harness> {
       });
       page.on("console", (message) => {
         // The browser reports answers such as 404 and cut streams, too. Those are no faults of the page.
-        if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) {
+        if (message.type() === "error" && !/^(Failed to load resource|Refused to apply style)/.test(message.text())) {
           faults.push(`${path}: ${message.text()}`);
         }
       });
@@ -201,6 +210,15 @@ export async function start(options: Options = {}): Promise<Harness> {
       if (faults.length > 0) throw new Error(`pages had faults:\n${faults.join("\n")}`);
     },
   };
+}
+
+/** freePort returns a port that nothing listens on. */
+export async function freePort(): Promise<number> {
+  const listener = createServer();
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  const { port } = listener.address() as AddressInfo;
+  await new Promise((resolve) => listener.close(resolve));
+  return port;
 }
 
 export interface Front {
@@ -244,8 +262,26 @@ export async function front(h: Harness): Promise<Front> {
   };
 }
 
-async function serve(folder: string, databaseUrl: string, roles?: string): Promise<Replica> {
-  const server = spawn(`${bin}holdfast`, ["serve", "--config", "holdfast.yaml"], {
+/** upgrade makes a program in which every file of the console has another name, as one of a later release has. */
+function upgrade(folder: string): string {
+  const program = readFileSync(`${bin}holdfast`);
+  for (const name of readdirSync(new URL("../../internal/admin/console/dist/assets", import.meta.url))) {
+    const old = name.slice(0, name.lastIndexOf("."));
+    const next = old.slice(0, -1) + (old.endsWith("A") ? "B" : "A");
+    for (let at = program.indexOf(old); at >= 0; at = program.indexOf(old, at + 1)) program.write(next, at, "latin1");
+  }
+  const path = join(folder, "upgraded");
+  writeFileSync(path, program, { mode: 0o755 });
+  return path;
+}
+
+async function serve(
+  folder: string,
+  databaseUrl: string,
+  roles?: string,
+  program = `${bin}holdfast`,
+): Promise<Omit<Replica, "restart">> {
+  const server = spawn(program, ["serve", "--config", "holdfast.yaml"], {
     cwd: folder,
     env: { ...process.env, HOLDFAST_DATABASE_URL: databaseUrl, ...(roles ? { HOLDFAST_ROLES: roles } : {}) },
     stdio: ["ignore", "pipe", "pipe"],

@@ -1,16 +1,23 @@
 // Logins in a real browser, which decides by itself when to send which cookie.
 import { createHash, generateKeyPairSync, randomBytes, sign } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
-import { type AddressInfo, createServer as createListener } from "node:net";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { axe, type Harness, start } from "./harness";
+import { axe, freePort, type Harness, start } from "./harness";
 
 let h: Harness;
 let issuer: Server;
 let scope = "admin:act";
+const folder = mkdtempSync(join(tmpdir(), "console-users-"));
 
 beforeAll(async () => {
   const admin = `127.0.0.1:${await freePort()}`;
+  const users = join(folder, "users");
+  // The password is "sesame".
+  writeFileSync(users, "hopper:$2a$10$abcdefghijklmnopqrstuuYoA/Ig5dOcHJ1Uzls.zCgSC7r9v4W76::admin:act\n");
   issuer = createServer(issue);
   await new Promise<void>((resolve) => issuer.listen(0, "127.0.0.1", resolve));
   h = await start({
@@ -21,9 +28,10 @@ agents:
 auth:
   schemes:
     - {name: keys, kind: api_key}
+    - {name: users, kind: basic, basic: {users_file: "${users}"}}
     - {name: sso, kind: jwt, jwt: {issuer: "${issuerURL()}", audience: [agents]}}
 admin:
-  schemes: [keys, sso]
+  schemes: [keys, users, sso]
   public_url: http://${admin}
   login: {scheme: sso, client_id: console, scopes: [openid]}
 `,
@@ -33,6 +41,7 @@ afterAll(async () => {
   issuer.closeAllConnections();
   issuer.close();
   await h.close();
+  rmSync(folder, { recursive: true });
 });
 
 test("an operator logs in at the issuer, comes back to the page, and logs out", async () => {
@@ -95,19 +104,47 @@ test("a person without a scope learns that", async () => {
 test("an API key opens a session, which ends with it while the page is open", async () => {
   const key = await h.operate("api-keys", "create", "--subject", "grace", "--scope", "admin:view");
   const page = await h.open("/agents");
-  await page.getByLabel(/API key/).fill("hfk_wrong");
-  await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByText("The server does not accept this key").waitFor();
+  const form = page.getByRole("form", { name: "API key" });
+  await form.getByLabel("API key").fill("hfk_wrong");
+  await form.getByRole("button", { name: "Log in" }).click();
+  await page.getByText("The server does not accept this key.").waitFor();
   await axe(page);
-  await page.getByLabel(/API key/).fill(key);
-  await page.getByRole("button", { name: "Log in" }).click();
+  await form.getByLabel("API key").fill(key);
+  await form.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("button", { name: "grace" }).waitFor();
   await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
   expect(await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }))).not.toContain("hfk_");
   await h.operate("api-keys", "revoke", key.split("_")[1] ?? "");
-  await page.reload();
-  await page.getByRole("heading", { name: "Log in", level: 1 }).waitFor();
+  await page.getByText("Your session has ended. Log in to go on where you were.").waitFor();
+  expect(await page.getByRole("navigation").count()).toBe(0);
   expect(new URL(page.url()).pathname).toBe("/console/agents");
+});
+
+test("a user logs in with a password, in a form of the page and in no dialog of the browser", async () => {
+  const refused = await fetch(`${h.replicas[0]?.admin}/admin/v1/me`);
+  expect(refused.headers.get("WWW-Authenticate")).not.toContain("Basic");
+  const phone = await h.open("/agents", { phone: true });
+  await phone.getByRole("heading", { name: "Log in", level: 1 }).waitFor();
+  await axe(phone);
+  expect(await phone.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+  const page = await h.open("/agents", { theme: "dark" });
+  expect(await page.getByRole("navigation").count()).toBe(0);
+  const form = page.getByRole("form", { name: "Password" });
+  await form.getByLabel("User").fill("hopper");
+  await form.getByLabel("Password", { exact: true }).fill("wrong");
+  await form.getByRole("button", { name: "Log in" }).click();
+  await page.getByText("The server does not accept this user and password.").waitFor();
+  await axe(page);
+  await form.getByLabel("Password", { exact: true }).fill("sesame");
+  await form.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("button", { name: "hopper" }).click();
+  expect(await page.getByRole("dialog").textContent()).toContain("may view and act");
+  // The command of the card works as it stands.
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByText("You have logged out.").waitFor();
+  await page.getByText("How to make a key").click();
+  const command = (await page.locator(".command pre").textContent())?.split(" ") ?? [];
+  expect(await h.operate(...command.slice(1))).toMatch(/^hfk_/);
 });
 
 // An issuer with one user, who agrees at once. It checks PKCE, and uses each code once.
@@ -166,12 +203,4 @@ async function issue(request: import("node:http").IncomingMessage, response: imp
   } else {
     json(404, {});
   }
-}
-
-async function freePort(): Promise<number> {
-  const listener = createListener();
-  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-  const { port } = listener.address() as AddressInfo;
-  await new Promise((resolve) => listener.close(resolve));
-  return port;
 }

@@ -18,7 +18,7 @@ test("the admin address leads to the console", async () => {
 test("every page has a link and keys, and is accessible in both themes", async () => {
   for (const theme of ["light", "dark"] as const) {
     const page = await h.open("/tasks", { theme });
-    for (const name of ["Tasks", "Talk", "Agents", "Webhooks", "Jobs", "System", "Audit", "Keys"]) {
+    for (const name of ["Tasks", "Inbox", "Talk", "Agents", "Webhooks", "Jobs", "System", "Audit", "API keys"]) {
       await page.getByRole("navigation").getByRole("link", { name }).click();
       await page.getByRole("heading", { name, level: 1 }).waitFor();
       await axe(page);

@@ -171,11 +171,34 @@ test("a webhook that fails is found, disabled, enabled and delivered", async () 
   await page.close();
 });
 
+test("one action is for all webhooks of a receiver", async () => {
+  const ids = [await hook("three"), await hook("four")];
+  const page = await h.open("/webhooks");
+  const card = page.getByRole("list", { name: "Receivers that fail most" }).getByRole("listitem").filter({ hasText: host });
+  await card.getByText(/webhooks failing since/).waitFor();
+  await card.getByRole("button", { name: "Send a test" }).click();
+  await confirm(page, "Send a test");
+  await page.getByText("Not accepted: ").waitFor();
+  await card.getByRole("button", { name: "Disable all" }).click();
+  await confirm(page, "Disable all", "receiver is down");
+  await page.getByText(/webhooks are disabled/).waitFor();
+  for (const id of ids) {
+    const { webhooks } = (await h.api(`/tasks/${id}/webhooks`)) as { webhooks: { disabled_for?: string }[] };
+    expect(webhooks.map((w) => w.disabled_for)).toEqual(["receiver is down"]);
+  }
+  accepts = true;
+  await card.getByRole("button", { name: "Enable all" }).click();
+  await confirm(page, "Enable all");
+  await expect.poll(() => ["/three", "/four"].every((path) => got.includes(path))).toBe(true);
+  await card.waitFor({ state: "hidden" });
+  accepts = false;
+  await page.close();
+});
+
 test("the system shows replicas, storage, limits and what doctor finds", async () => {
   const page = await h.open("/system", { replica: 1 });
   await page.getByText("answers you").waitFor();
   expect(await page.getByRole("cell", { name: "alive" }).count()).toBe(2);
-  await page.getByRole("cell", { name: "retention_tasks" }).waitFor();
   await page.getByRole("tab", { name: "Storage" }).click();
   await page.getByRole("heading", { name: "What takes the space" }).waitFor();
   await page.getByRole("cell", { name: "Attempts to deliver" }).first().waitFor();

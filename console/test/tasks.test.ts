@@ -163,7 +163,6 @@ describe("the page of tasks", () => {
     await bar.getByRole("button", { name: "Cancel" }).click();
     const dialog = page.getByRole("dialog", { name: "Cancel: 2 tasks" });
     await axe(page);
-    expect(await dialog.getByRole("button", { name: "Cancel (2)" }).isDisabled()).toBe(true);
     await dialog.getByLabel("Reason").fill("not needed <i>");
     await page.keyboard.press("Enter");
     await page.getByText("2 tasks canceled").waitFor();

@@ -83,5 +83,5 @@ test("an operator who may only view gets no actions", async () => {
   const page = await as(viewer, "/keys");
   await page.getByRole("heading", { name: "Your credential may not read this" }).waitFor();
   await axe(page);
-  expect(await page.getByRole("navigation").getByRole("link", { name: "Keys" }).count()).toBe(0);
+  expect(await page.getByRole("navigation").getByRole("link", { name: "API keys" }).count()).toBe(0);
 });

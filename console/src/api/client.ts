@@ -1,5 +1,6 @@
 // The client of the admin API: typed by its document, lossless, same origin.
 import { formatJson, parseJson } from "./json";
+import { answered, silent } from "./reach";
 import type { Problem, paths } from "./schema";
 
 export const base = "/admin/v1";
@@ -69,36 +70,59 @@ export function post<P extends PostPath>(
 }
 
 async function send(method: string, path: string, call: Call, body?: unknown, idempotencyKey?: string): Promise<unknown> {
-  const headers: Record<string, string> = { Accept: "application/json" };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const headers: Record<string, string> = {};
   if (idempotencyKey) headers["Idempotency-Key"] = idempotencyKey;
+  const written = body === undefined ? undefined : formatJson(body, 0);
+  return parseJson(await ask(method, href(path, call.path, call.query), headers, written, call.signal));
+}
+
+/** ask makes a request and returns the text of its answer. */
+async function ask(
+  method: string,
+  url: string,
+  headers: Record<string, string>,
+  body?: string,
+  signal?: AbortSignal,
+): Promise<string> {
   let response: Response;
   let text: string;
   try {
-    response = await fetch(href(path, call.path, call.query), {
+    response = await fetch(url, {
       method,
-      headers,
+      headers: {
+        Accept: "application/json",
+        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+        ...headers,
+      },
       credentials: "same-origin",
       cache: "no-store",
-      ...(body === undefined ? {} : { body: formatJson(body, 0) }),
-      ...(call.signal ? { signal: call.signal } : {}),
+      ...(body === undefined ? {} : { body }),
+      ...(signal ? { signal } : {}),
     });
     text = await response.text();
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
+    silent();
     throw new ApiError({
-      title: "No answer",
+      title: "The server does not answer",
       status: 0,
       reason: "unavailable",
-      detail: "The server does not answer. Check that it runs and that this machine can reach it; the page tries again.",
+      detail: "Nothing was changed, or its answer was lost. Look again when the server is back.",
     });
   }
+  // A proxy answers for a server that is away.
+  if (response.status >= 502 && response.status <= 504 && !isProblem(response)) silent();
+  else answered();
   if (!response.ok) throw new ApiError(problemOf(response, text));
-  return parseJson(text);
+  return text;
+}
+
+function isProblem(response: Response): boolean {
+  return response.headers.get("Content-Type")?.startsWith("application/problem+json") ?? false;
 }
 
 function problemOf(response: Response, text: string): Problem {
-  if (response.headers.get("Content-Type")?.startsWith("application/problem+json")) {
+  if (isProblem(response)) {
     try {
       return parseJson(text) as Problem;
     } catch {
@@ -113,37 +137,12 @@ function problemOf(response: Response, text: string): Problem {
   };
 }
 
-/** loginWithKey opens a session for an API key. The server puts it into a cookie that no script can read. */
-export async function loginWithKey(url: string, key: string): Promise<void> {
-  await beside(url, formatJson({ key }, 0));
+/** logIn opens a session for an API key, or for a user and a password. The server puts it into a cookie that no script can read. */
+export async function logIn(url: string, credential: { key: string } | { user: string; password: string }): Promise<void> {
+  await ask("POST", url, {}, formatJson(credential, 0));
 }
 
 /** logout ends the session of this browser, and returns where to end that of the issuer; "" if there is no such address. */
 export async function logout(url: string): Promise<string> {
-  const text = await beside(url);
-  return (parseJson(text) as { issuer_logout?: string }).issuer_logout ?? "";
-}
-
-/** beside posts to an address of the server that is not part of the admin API. */
-async function beside(url: string, body?: string): Promise<string> {
-  let response: Response;
-  try {
-    response = await fetch(url, {
-      method: "POST",
-      headers: { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
-      credentials: "same-origin",
-      cache: "no-store",
-      ...(body === undefined ? {} : { body }),
-    });
-  } catch {
-    throw new ApiError({
-      title: "No answer",
-      status: 0,
-      reason: "unavailable",
-      detail: "The server does not answer. Try again.",
-    });
-  }
-  const text = await response.text();
-  if (!response.ok) throw new ApiError(problemOf(response, text));
-  return text;
+  return (parseJson(await ask("POST", url, {})) as { issuer_logout?: string }).issuer_logout ?? "";
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "react";
 import { href } from "./client";
 import { parseJson } from "./json";
+import { answered, doubt } from "./reach";
 
 export type LiveState = "connecting" | "live" | "cut" | "paused" | "ended";
 
@@ -56,12 +57,16 @@ export function connect(path: string, query: object, options: LiveOptions): () =
         tell("ended");
       }
     };
-    s.onopen = () => tell("live");
+    s.onopen = () => {
+      answered();
+      tell("live");
+    };
     for (const name of ["ready", "resync", "end", ...options.events]) s.addEventListener(name, arrived);
     s.onerror = () => {
       if (source !== s) return;
       cuts++;
       tell("cut");
+      doubt();
       // The browser tries again by itself only after a cut, not after an answer such as 503. Do both here.
       close();
       timer = setTimeout(open, retries[Math.min(tries++, retries.length - 1)]);

@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { ApiError, get, post } from "../api/client";
+import { get, post } from "../api/client";
 import type { Job, Task } from "../api/schema";
 import { useActRefusal, useMe } from "../layout/me";
 import { type Action, actionNames, actions, tasksOf } from "../lib/actions";
+import { each } from "../lib/each";
 import { describe, isPlain, type TaskFilter, toJob } from "../lib/filter";
 import { Button } from "./Button";
 import { Confirm } from "./Confirm";
@@ -12,6 +13,7 @@ import { Dialog } from "./Dialog";
 import { ErrorBox } from "./ErrorBox";
 import { Menu } from "./Menu";
 import { Progress } from "./Progress";
+import { Reason } from "./Reason";
 import { toast } from "./Toast";
 import "./BulkBar.css";
 
@@ -101,29 +103,11 @@ function EachDialog({
       danger={text.danger}
       act={async (reason) => {
         setDone(0);
-        const queue = [...tasks.values()];
-        const failed: string[] = [];
-        // A few at a time: the server has other operators.
-        await Promise.all(
-          Array.from({ length: 4 }, async () => {
-            for (let task = queue.shift(); task; task = queue.shift()) {
-              try {
-                await actOn(shown, task, reason);
-              } catch (error) {
-                failed.push(`${task.task_id}: ${error instanceof Error ? error.message : error}`);
-              }
-              setDone((n) => n + 1);
-            }
-          }),
+        await each(
+          [...tasks.values()],
+          (task) => task.task_id,
+          (task) => actOn(shown, task, reason).finally(() => setDone((n) => n + 1)),
         );
-        if (failed.length > 0) {
-          throw new ApiError({
-            title: `${tasksOf(failed.length)} of ${tasks.size} not ${text.done}`,
-            status: 409,
-            reason: "conflict",
-            detail: failed.slice(0, 5).join("; ") + (failed.length > 5 ? " …" : ""),
-          });
-        }
         toast(`${tasksOf(tasks.size)} ${text.done}`);
         onClose(true);
       }}
@@ -231,19 +215,7 @@ function JobForm({ action, filter, onClose }: { action: Action; filter: TaskFilt
         <span className="muted">Selects </span>
         {describe(filter)}
       </p>
-      <label className="dialog-field">
-        Reason
-        <input
-          className="input"
-          value={reason}
-          onChange={(event) => setReason(event.target.value)}
-          placeholder="agent fixed, ticket 7"
-          maxLength={1000}
-          required
-          autoComplete="off"
-        />
-        <span className="muted">The audit log keeps it, with your name.</span>
-      </label>
+      <Reason value={reason} onChange={setReason} />
       {action === "retry" && (
         <label className="bulk-option">
           <input type="checkbox" checked={last} onChange={(event) => setLast(event.target.checked)} />
@@ -291,12 +263,12 @@ function JobForm({ action, filter, onClose }: { action: Action; filter: TaskFilt
         <Button onClick={onClose}>Back</Button>
         {counted ? (
           matched > 0 && (
-            <Button type="submit" kind={text.danger ? "danger" : "primary"} busy={busy} disabled={!reason.trim() || !sure}>
+            <Button type="submit" kind={text.danger ? "danger" : "primary"} busy={busy} disabled={!sure}>
               {text.verb} {tasksOf(matched)}
             </Button>
           )
         ) : (
-          <Button type="submit" kind="primary" busy={busy || job !== undefined} disabled={!reason.trim()}>
+          <Button type="submit" kind="primary" busy={busy || job !== undefined}>
             Dry run
           </Button>
         )}

@@ -1,7 +1,8 @@
-import { type ReactNode, useId, useState } from "react";
+import { type ReactNode, useState } from "react";
 import { Button } from "./Button";
 import { Dialog } from "./Dialog";
 import { ErrorBox } from "./ErrorBox";
+import { Reason } from "./Reason";
 
 /** Confirm asks why before it acts. The reason goes into the audit log. */
 export function Confirm({
@@ -51,7 +52,6 @@ function Form({
   ready: boolean;
   act: (reason: string) => Promise<unknown>;
 }) {
-  const id = useId();
   const [reason, setReason] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
@@ -69,25 +69,11 @@ function Form({
       }}
     >
       {children}
-      <label className="dialog-field" htmlFor={id}>
-        Reason
-        <input
-          id={id}
-          className="input"
-          value={reason}
-          onChange={(event) => setReason(event.target.value)}
-          placeholder="agent fixed, ticket 7"
-          maxLength={1000}
-          required
-          autoComplete="off"
-          data-autofocus
-        />
-        <span className="muted">The audit log keeps it, with your name.</span>
-      </label>
+      <Reason value={reason} onChange={setReason} focus />
       {error !== undefined && <ErrorBox error={error} />}
       <div className="dialog-buttons">
         <Button onClick={onClose}>Back</Button>
-        <Button type="submit" kind={danger ? "danger" : "primary"} busy={busy} disabled={!ready || !reason.trim()}>
+        <Button type="submit" kind={danger ? "danger" : "primary"} busy={busy} disabled={!ready}>
           {verb}
         </Button>
       </div>

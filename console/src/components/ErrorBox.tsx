@@ -12,7 +12,7 @@ export function advice(p: Problem): string {
     case "forbidden":
       return "Ask an administrator of this server for the scope, or use an account that has it.";
     case "not_found":
-      return "It may be purged, or belong to another tenant. Check the id.";
+      return "Check the name. A task may also be purged, or belong to another tenant.";
     case "invalid":
       return "Change the value and try again.";
     case "conflict":
@@ -43,6 +43,8 @@ export function ErrorBox({ error, retry, title }: { error: unknown; retry?: () =
           reason: "internal",
           detail: error instanceof Error ? error.message : String(error),
         };
+  // The bar above all pages says it already, and the page reads again by itself.
+  if (p.status === 0 && retry) return <p className="muted">Nothing to show until the server answers.</p>;
   const help = error instanceof ApiError ? advice(p) : "Reload the page. If it happens again, report it with this text.";
   return (
     <div className="error-box" role="alert">

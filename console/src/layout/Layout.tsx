@@ -1,11 +1,16 @@
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
-import { useCallback, useState } from "react";
+import { useCallback, useRef, useState } from "react";
 import { ApiError } from "../api/client";
+import { useSilence } from "../api/reach";
 import type { Me } from "../api/schema";
+import { Button } from "../components/Button";
+import { ErrorBox } from "../components/ErrorBox";
+import { Menu } from "../components/Menu";
 import { Toasts } from "../components/Toast";
-import { change, type Settings, useSettings } from "../lib/settings";
+import { useInbox } from "../lib/inbox";
+import { change, type Settings, settings, useSettings } from "../lib/settings";
 import { useShortcut } from "../lib/shortcuts";
-import { zoneName } from "../lib/time";
+import { absolute, zoneName } from "../lib/time";
 import { KeyHelp } from "./KeyHelp";
 import { Login } from "./Login";
 import { useMe } from "./me";
@@ -21,8 +26,13 @@ export function Layout() {
   const [keys, setKeys] = useState(false);
   const showKeys = useCallback(() => setKeys(true), []);
   useShortcut("?", "Keyboard shortcuts", "Everywhere", showKeys);
-  const [issuerLogout, setIssuerLogout] = useState("");
-  const stranger = error instanceof ApiError && error.problem.status === 401;
+  const [issuerLogout, setIssuerLogout] = useState<string>();
+  if (error instanceof ApiError && error.problem.status === 401) {
+    // The error keeps who the operator was.
+    const why = issuerLogout !== undefined ? "left" : me ? "ended" : "new";
+    return <Login ways={error.problem.login} why={why} issuerLogout={issuerLogout ?? ""} />;
+  }
+  if (!me) return error instanceof ApiError && error.problem.status !== 0 ? <Refused error={error} /> : <Begin />;
   return (
     <div className="layout" data-open={open || undefined}>
       <a className="layout-skip" href="#main">
@@ -51,19 +61,81 @@ export function Layout() {
                     <path d={page.icon} />
                   </svg>
                   {page.name}
+                  {page.to === "/inbox" && <Waiting />}
                 </Link>
               )}
             </li>
           ))}
         </ul>
-        <Foot onKeys={showKeys} me={stranger ? undefined : me} onLogout={setIssuerLogout} />
+        <Foot onKeys={showKeys} me={me} onLogout={setIssuerLogout} />
       </nav>
-      {stranger ? <Login ways={error.problem.login} issuerLogout={issuerLogout} /> : <Outlet />}
+      <div className="layout-page">
+        <Bar version={me.version} />
+        <Outlet />
+      </div>
       <Palette onKeys={showKeys} />
       <KeyHelp open={keys} onClose={() => setKeys(false)} />
       <Toasts />
     </div>
   );
+}
+
+/** Begin is what shows before the server has said who the operator is; the same as in index.html. */
+function Begin() {
+  return (
+    <div className="begin-shell">
+      <Bar />
+      <p role="status">Loading…</p>
+    </div>
+  );
+}
+
+/** Refused is for an operator whose credential is known and is not enough, or whom the server cannot check now. */
+function Refused({ error }: { error: ApiError }) {
+  return (
+    <main className="login">
+      <div className="login-card">
+        <h1>Holdfast</h1>
+        <ErrorBox error={error} retry={() => window.location.reload()} />
+      </div>
+    </main>
+  );
+}
+
+/** Bar says that the server does not answer, so that no page looks alive that is not, or that it is no longer the one that the page came from. */
+function Bar({ version }: { version?: string }) {
+  const since = useSilence();
+  const first = useRef(version);
+  first.current ??= version;
+  return (
+    <div className="bar" role="status" data-away={since ? true : undefined}>
+      {since ? (
+        <>
+          <span className="bar-dot" aria-hidden="true" />
+          No answer from the server since {absolute(since, settings().zone, Date.now())}. Trying again.
+        </>
+      ) : (
+        version !== first.current && (
+          <>
+            The server has changed from {first.current} to {version}.
+            <Button onClick={() => window.location.reload()}>Reload the page</Button>
+          </>
+        )
+      )}
+    </div>
+  );
+}
+
+/** Waiting counts the questions of the inbox. */
+function Waiting() {
+  const { data } = useInbox();
+  const n = data?.tasks.length ?? 0;
+  return n > 0 ? (
+    <span className="layout-count" title="Tasks that wait for people">
+      {n}
+      {data?.next && "+"}
+    </span>
+  ) : null;
 }
 
 function GoTo({ page }: { page: (typeof pages)[number] }) {
@@ -72,41 +144,44 @@ function GoTo({ page }: { page: (typeof pages)[number] }) {
   return null;
 }
 
-const themes: Settings["theme"][] = ["system", "light", "dark"];
-const themeNames = { system: "System theme", light: "Light theme", dark: "Dark theme" };
+const choices: [name: string, choice: Partial<Settings>][] = [
+  ["Theme of the system", { theme: "system" }],
+  ["Light theme", { theme: "light" }],
+  ["Dark theme", { theme: "dark" }],
+  ["Relative times", { times: "relative" }],
+  ["Absolute times", { times: "absolute" }],
+  ["Local time", { zone: "local" }],
+  ["UTC", { zone: "utc" }],
+];
 
 interface FootProps {
   onKeys: () => void;
-  me: Me | undefined;
+  me: Me;
   onLogout: (issuer: string) => void;
 }
 
 /** Foot has the settings, and who the operator is. */
 function Foot({ onKeys, me, onLogout }: FootProps) {
-  const { theme, times, zone } = useSettings();
+  const now: Settings = useSettings();
+  const chosen = (choice: Partial<Settings>) =>
+    Object.entries(choice).every(([name, value]) => now[name as keyof Settings] === value);
   return (
     <div className="layout-foot">
-      <button type="button" onClick={() => change({ theme: themes[(themes.indexOf(theme) + 1) % themes.length] ?? "system" })}>
-        {themeNames[theme]}
-      </button>
-      <button type="button" onClick={() => change({ times: times === "relative" ? "absolute" : "relative" })}>
-        {times === "relative" ? "Relative times" : "Absolute times"}
-      </button>
-      <button
-        type="button"
-        onClick={() => change({ zone: zone === "utc" ? "local" : "utc" })}
-        title="The zone of absolute times"
+      <Menu
+        kind="ghost"
+        items={choices.map(([name, choice]) => ({
+          name: `${chosen(choice) ? "✓" : "\u2003"} ${name}${choice.zone === "local" ? ` (${zoneName("local")})` : ""}`,
+          run: () => change(choice),
+        }))}
       >
-        {zoneName(zone)}
-      </button>
+        Settings
+      </Menu>
       <button type="button" className="layout-keys" onClick={onKeys}>
-        Keys <kbd>?</kbd>
+        Shortcuts <kbd>?</kbd>
       </button>
-      {me && (
-        <div className="layout-who">
-          <Who me={me} onLogout={onLogout} />
-        </div>
-      )}
+      <div className="layout-who">
+        <Who me={me} onLogout={onLogout} />
+      </div>
     </div>
   );
 }

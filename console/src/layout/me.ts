@@ -1,18 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../api/client";
+import { silence } from "../api/reach";
 
 /** useMe returns who the operator is and may do. */
 export function useMe() {
   return useQuery({
     queryKey: ["me"],
     queryFn: ({ signal }) => get("/me", { signal }),
-    staleTime: 60_000,
-    // A session may end on another replica or in another tab.
-    refetchInterval: 60_000,
+    // A page may ask for nothing else while its server goes away or its session ends.
+    refetchInterval: () => (silence() ? 2_000 : 10_000),
+    retry: false,
   });
 }
 
-/** useMayAct says why the operator may not act, or "" if it may. */
+/** useActRefusal says why the operator may not act, or "" if it may. */
 export function useActRefusal(): string {
   const { data: me } = useMe();
   if (!me) return "";

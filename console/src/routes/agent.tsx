@@ -61,9 +61,17 @@ export function AgentPage() {
           )}
         </span>
       }
-      actions={<Spans value={window} onChange={(next) => to({ window: next })} />}
+      actions={
+        <>
+          <Spans value={window} onChange={(next) => to({ window: next })} />
+          <Link to="/talk" search={{ agent: name }} className="button button-primary">
+            Talk
+          </Link>
+        </>
+      }
     >
       {agent.error && <ErrorBox error={agent.error} retry={() => agent.refetch()} />}
+      {agent.isPending && <p className="muted">Loading…</p>}
       {agent.data && (
         <>
           {agent.data.away && <Away agent={agent.data} />}

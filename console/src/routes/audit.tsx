@@ -41,7 +41,8 @@ function Log() {
   const [open, setOpen] = useState<Entry | undefined>();
   const [verifying, setVerifying] = useState(false);
   const filter = useMemo(() => {
-    const out: Filter = {};
+    // Clients create most entries, and are seldom who a reader looks for.
+    const out: Filter = Object.keys(search).length === 0 ? { method: "operator" } : {};
     for (const name of names) {
       const value = one(search, name);
       if (value) out[name] = value;
@@ -111,7 +112,7 @@ function Log() {
           const next: Filter = {};
           for (const name of names) {
             const value = String(form.get(name) ?? "").trim();
-            if (value) next[name] = name === "since" || name === "until" ? timeOf(value) : value;
+            if (value || name === "method") next[name] = name === "since" || name === "until" ? timeOf(value) : value;
           }
           to(next);
         }}
@@ -162,7 +163,7 @@ function Log() {
         <input className="input" name="since" defaultValue={filter.since} placeholder="Since 2026-01-31" aria-label="Since" />
         <input className="input" name="until" defaultValue={filter.until} placeholder="Until 2026-02-01" aria-label="Until" />
         <Button type="submit">Filter</Button>
-        {filtered && <Button onClick={() => to({})}>Clear</Button>}
+        {filtered && <Button onClick={() => to({ method: "" })}>Everybody’s</Button>}
       </form>
       {list.error && (
         <div className="page-body">

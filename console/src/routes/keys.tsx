@@ -27,14 +27,14 @@ export function KeysPage() {
   const { data: me, error } = useMe();
   if (error) {
     return (
-      <Page title="Keys">
+      <Page title="API keys">
         <ErrorBox error={error} />
       </Page>
     );
   }
   if (me && me.right !== "administer") {
     return (
-      <Page title="Keys">
+      <Page title="API keys">
         <Needs right="administer" />
       </Page>
     );
@@ -62,7 +62,7 @@ function Access() {
   );
   if (shown === "keys") return <Keys choice={choice} />;
   return (
-    <Page title="Keys" name="Sessions" fixed actions={choice}>
+    <Page title="API keys" name="Sessions" fixed actions={choice}>
       <Sessions />
     </Page>
   );
@@ -145,7 +145,7 @@ function Keys({ choice }: { choice: ReactNode }) {
   );
   return (
     <Page
-      title="Keys"
+      title="API keys"
       fixed
       actions={
         <>

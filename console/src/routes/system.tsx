@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { get } from "../api/client";
-import type { Database, Duty, Findings, Limits, Partition, Replica, Step } from "../api/schema";
+import type { Database, Findings, Limits, Partition, Replica, Step } from "../api/schema";
 import { Tag } from "../components/Badge";
 import { Button } from "../components/Button";
 import { EmptyState } from "../components/EmptyState";
@@ -88,25 +88,15 @@ function Replicas() {
               ]}
             />
           </Panel>
-          <Panel title="Duties" note="work that one process at a time does for all">
-            {idle.length > 0 && (
-              <p className="muted">
-                {plural(idle.length, "duty", "duties")} without a holder: {idle.map((d) => d.name).join(", ")}. A replica takes
-                each within seconds; if none does, look at the server's log.
-              </p>
-            )}
-            <List<Duty>
-              label="Duties"
-              rows={data.duties}
-              id={(d) => d.name}
-              fields={[
-                { name: "Duty", cell: (d) => <code>{d.name}</code> },
-                { name: "State", cell: (d) => (d.held ? <Tag tone="good">held</Tag> : <Tag tone="warn">free</Tag>) },
-                { name: "Holder", cell: (d) => d.holder || <span className="muted">gone</span> },
-                { name: "Until", wrap: true, cell: (d) => <Time at={d.until} /> },
-              ]}
-            />
-          </Panel>
+          {idle.length > 0 && (
+            <div className="notice" role="status">
+              <strong>Nobody does {idle.map((d) => d.name).join(", ")}</strong>
+              <span className="muted">
+                One replica at a time does each of these duties for all, and another takes it over within seconds. If none does,
+                look at the server's log.
+              </span>
+            </div>
+          )}
         </>
       )}
       {workers.data && workers.data.workers.length > 0 && (

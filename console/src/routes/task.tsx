@@ -46,7 +46,7 @@ export function TaskPage() {
   }
   return (
     <Page title="Task" name={id}>
-      <p className="muted">Reading…</p>
+      <p className="muted">Loading…</p>
     </Page>
   );
 }

@@ -2,7 +2,7 @@ import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-quer
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 import { get, post } from "../api/client";
-import type { Attempt, LagHost, Webhook } from "../api/schema";
+import type { Attempt, Webhook } from "../api/schema";
 import { Tag } from "../components/Badge";
 import { Button } from "../components/Button";
 import { Confirm } from "../components/Confirm";
@@ -21,6 +21,7 @@ import { refresh } from "../lib/refresh";
 import { one, type Search } from "../lib/search";
 import { visible } from "../lib/text";
 import { duration } from "../lib/time";
+import { Receivers } from "./receivers";
 import "./webhooks.css";
 
 const shows = [
@@ -208,30 +209,13 @@ function Lags({ host, onHost }: { host?: string; onHost: (host: string | undefin
           {
             name: "Failing",
             value: upTo(l.failing, l.bound),
-            note: "with those that are disabled",
+            note: "and not disabled",
             tone: l.failing > 0 ? "bad" : undefined,
           },
           { name: "Disabled", value: upTo(l.disabled, l.bound), note: "deliver nothing" },
         ]}
       />
-      {l.hosts.length > 0 && (
-        <ul className="webhooks-hosts" aria-label="Receivers that fail most">
-          {l.hosts.slice(0, 5).map((h: LagHost) => (
-            <li key={h.host}>
-              <button
-                type="button"
-                className="webhooks-host"
-                aria-pressed={h.host === host}
-                title={visible(h.error ?? "")}
-                onClick={() => onHost(h.host === host ? undefined : h.host)}
-              >
-                <b className="truncate">{visible(h.host)}</b>
-                <span className="muted">{plural(h.failing, "webhook")}</span>
-              </button>
-            </li>
-          ))}
-        </ul>
-      )}
+      <Receivers hosts={l.hosts} chosen={host} onHost={onHost} />
     </>
   );
 }

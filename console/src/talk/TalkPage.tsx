@@ -42,7 +42,7 @@ export function TalkPage() {
   if (!talks.data) {
     return (
       <Page title="Talk" fixed>
-        <p className="talk-loading muted">Reading the agents…</p>
+        <p className="talk-loading muted">Loading…</p>
       </Page>
     );
   }

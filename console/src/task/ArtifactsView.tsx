@@ -48,7 +48,7 @@ export function ArtifactCard({
       {query.error && !artifact && (
         <ErrorBox error={query.error} retry={() => query.refetch()} title="The artifact cannot be read" />
       )}
-      {!artifact && !query.error && <p className="muted">Reading…</p>}
+      {!artifact && !query.error && <p className="muted">Loading…</p>}
       {artifact && <Parts parts={artifact.parts} markdown files={files} />}
       {artifact?.partial && (
         <p className="part-tools">

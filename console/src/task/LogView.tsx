@@ -346,7 +346,7 @@ function Body({ event, version, task }: { event: Event; version: string; task: s
       ) : shown.error ? (
         <ErrorBox error={shown.error} retry={() => shown.refetch()} />
       ) : shown.isPending ? (
-        <p className="muted">Reading…</p>
+        <p className="muted">Loading…</p>
       ) : shown.data.a2a === undefined ? (
         <p className="muted">Clients of A2A {version} do not see this event.</p>
       ) : (

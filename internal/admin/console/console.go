@@ -88,6 +88,8 @@ func newFile(name string, raw []byte) (*file, error) {
 		f.media = "text/html; charset=utf-8"
 	case ".svg":
 		f.media = "image/svg+xml"
+	case ".woff2":
+		f.media = "font/woff2"
 	}
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
