@@ -80,7 +80,7 @@ test("sends and streams in every version and binding", async () => {
       await choose(page, { version, binding, stream });
       const text = `hello ${version} ${binding} ${stream}`;
       await say(page, `echo:${text}`);
-      await log(page).locator(".talk-artifact", { hasText: text }).waitFor();
+      await log(page).locator(".artifact", { hasText: text }).waitFor();
       await state(page, "Completed");
       const frames = page.getByRole("region", { name: "Frames on the wire" });
       if (stream) {
@@ -123,7 +123,7 @@ test("a stream that is cut goes on whole by Last-Event-ID", async () => {
     const seqs = ids.map((id) => Number(/id (\d+)/.exec(id)?.[1]));
     expect(new Set(seqs).size).toBe(seqs.length);
     expect(seqs).toEqual([...seqs].sort((a, b) => a - b));
-    const text = (await log(page).locator(".talk-artifact .talk-parts").textContent()) ?? "";
+    const text = (await log(page).locator(".artifact .parts").textContent()) ?? "";
     expect(text.match(/000000\d\d /g)).toEqual(Array.from({ length: 99 }, (_, i) => `000000${String(i).padStart(2, "0")} `));
     await page.getByRole("button", { name: "New conversation" }).click();
   }
@@ -193,12 +193,12 @@ test("approval and choices are buttons", async () => {
   await page.getByText("Pay 199 € for DY 1303?").last().waitFor();
   await page.getByRole("button", { name: "Approve", exact: true }).click();
   await state(page, "Completed");
-  await log(page).locator(".said-me", { hasText: '"approved": true' }).waitFor();
+  await log(page).locator(".bubble-user", { hasText: '"approved": true' }).waitFor();
   await page.getByRole("button", { name: "New conversation" }).click();
   await say(page, "options");
   await page.getByRole("button", { name: "SK 4035" }).click();
   await state(page, "Completed");
-  await log(page).locator(".talk-artifact", { hasText: "SK 4035" }).waitFor();
+  await log(page).locator(".artifact", { hasText: "SK 4035" }).waitFor();
 });
 
 test("files come by drop, paste and choice", async () => {
@@ -227,7 +227,7 @@ test("files come by drop, paste and choice", async () => {
     await page.getByRole("list", { name: "Attached files" }).getByText(name).waitFor();
   }
   await say(page, "files");
-  const got = log(page).locator(".talk-artifact", { hasText: "got" });
+  const got = log(page).locator(".artifact", { hasText: "got" });
   await got.getByText("chosen.txt text/plain 5").waitFor();
   const length = Buffer.from(png, "base64").length;
   expect(await got.textContent()).toContain(`dropped.png image/png ${length}`);
@@ -336,7 +336,7 @@ test("nothing of an agent's output runs, frames or fetches", async () => {
   for (const text of shared) {
     await page.getByRole("button", { name: "New conversation" }).click();
     await say(page, text);
-    await log(page).locator(".said-me").waitFor();
+    await log(page).locator(".bubble-user").waitFor();
     await state(page, "Completed");
   }
   await page

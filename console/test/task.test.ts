@@ -77,6 +77,12 @@ async function tab(page: Page, name: string): Promise<void> {
   await page.getByRole("tab", { name: new RegExp(`^${name}`) }).click();
 }
 
+/** more chooses what few tasks need. */
+async function more(page: Page, name: string): Promise<void> {
+  await page.getByRole("button", { name: "More", exact: true }).click();
+  await page.getByRole("menuitem", { name }).click();
+}
+
 test("the trace of a task is a link to the operators' tool, without a referrer", async () => {
   const trace = "0af7651916cd43dd8448eb211c80319c";
   const response = await fetch(`${h.replicas[0]?.url}/`, {
@@ -148,8 +154,12 @@ test("a question is answered, a task is held, released and purged", async () => 
   const page = await h.open(`/tasks/${id}`);
   await page.locator(".markdown strong", { hasText: "city" }).waitFor();
   await shot(page, "question");
-  await page.locator(".conversation-answer").getByRole("button", { name: "Answer" }).click();
-  await page.getByRole("dialog").getByLabel("Answer", { exact: false }).first().fill("Oslo");
+  // The button at the top leads to the form below the question.
+  await page.locator(".page-head").getByRole("button", { name: "Answer" }).click();
+  const words = page.getByLabel("Answer in words");
+  await expect.poll(() => words.evaluate((e) => e === document.activeElement)).toBe(true);
+  await words.fill("Oslo");
+  await page.getByRole("region", { name: "Answer" }).getByRole("button", { name: "Answer" }).click();
   await page.getByRole("dialog").getByLabel("Reason").fill("the client asked by phone");
   await page.getByRole("dialog").getByRole("button", { name: "Answer" }).click();
   await page.getByText("The answer was sent. The task continues.").waitFor();
@@ -160,12 +170,12 @@ test("a question is answered, a task is held, released and purged", async () => 
     ["Hold", "The task is held: retention and purges leave it."],
     ["Release", "The hold is over."],
   ] as const) {
-    await page.getByRole("button", { name: button, exact: true }).click();
+    await more(page, button);
     await page.getByRole("dialog").getByLabel("Reason").fill("audit");
     await page.getByRole("dialog").getByRole("button", { name: button, exact: true }).click();
     await page.getByText(said).waitFor();
   }
-  await page.getByRole("button", { name: "Purge", exact: true }).click();
+  await more(page, "Purge");
   await page.getByRole("dialog").getByLabel("Reason").fill("asked by the owner");
   await page.getByRole("dialog").getByRole("button", { name: "Purge" }).click();
   await page.getByText("The task was deleted").waitFor();
@@ -174,23 +184,101 @@ test("a question is answered, a task is held, released and purged", async () => 
   await axe(page);
 });
 
-test("a running task is canceled, and its children have links both ways", async () => {
+test("a waterfall has the runs of a task and of those that it called, and leads to the log", async () => {
   const id = await send([{ text: "call=second,second hold" }], { now: true });
   const page = await h.open(`/tasks/${id}?tab=timeline`);
-  await page.getByRole("heading", { name: "Callers and calls" }).waitFor();
-  await page.locator(".tree").getByText("second").first().waitFor();
-  await shot(page, "timeline");
+  const table = page.getByRole("group", { name: "Waterfall" });
+  const row = (name: RegExp) => table.getByRole("row", { name });
+  await row(/^Run 1/).waitFor();
+  await row(/Waits for 2 called tasks/).waitFor();
+  await row(/^second Working/)
+    .first()
+    .waitFor();
+  await table.getByRole("button", { name: "What Called task second has done" }).first().click();
+  await expect.poll(() => row(/^Run 1/).count()).toBe(2);
+  await shot(page, "waterfall");
   await axe(page);
-  const link = page.locator(".tree").getByRole("link").first();
-  await link.click();
+  // The arrows move between the rows.
+  await table.getByRole("link", { name: "Run 1" }).first().focus();
+  await page.keyboard.press("ArrowDown");
+  expect(await page.evaluate(() => document.activeElement?.textContent)).toContain("Waits for 2");
+  await page.keyboard.press("ArrowUp");
+  await page.keyboard.press("Enter");
+  await page.locator(".log-event[data-target] .tag", { hasText: "run" }).waitFor();
+  await tab(page, "Timeline");
+  await table.getByRole("link", { name: "second" }).first().click();
   await page.waitForURL((url) => !url.pathname.includes(id));
   await tab(page, "Timeline");
-  await page.locator(".tree").getByRole("link").first().click();
+  await page.locator(".callers").getByRole("link").first().click();
   await page.waitForURL((url) => url.pathname.includes(id));
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("dialog").getByLabel("Reason").fill("no longer needed");
   await page.getByRole("dialog").getByRole("button", { name: "Cancel the task" }).click();
   await page.locator(".page-head").getByText("Canceled").waitFor();
+});
+
+test("an error is shown once, and a question keeps its schema closed", async () => {
+  const reason =
+    "Traceback (most recent call last):\n  File count.py, line 3\n  in count\n  in main\nZeroDivisionError: division by zero";
+  const id = await send([{ text: `fail:${reason}` }]);
+  const page = await h.open(`/tasks/${id}`);
+  const banner = page.locator(".task-banner", { hasText: "Failed in run 1" });
+  await banner.getByText("Traceback (most recent call last): … ZeroDivisionError: division by zero").click();
+  expect(await banner.locator("pre").innerText()).toBe(reason);
+  await page.getByText("with the error above").waitFor();
+  await tab(page, "Timeline");
+  await page.getByText("· the error above").waitFor();
+  expect(await page.getByText("ZeroDivisionError").count()).toBe(2); // the two forms of the banner
+  // The title has the agent and the first words, the facts have the id.
+  await page.getByRole("heading", { level: 1, name: /demo · “fail:Traceback/ }).waitFor();
+});
+
+test("a long message is folded, and each text has its own direction", async () => {
+  const id = await send([{ text: `echo:${"مرحبا\n\n".repeat(100)}` }]);
+  const page = await h.open(`/tasks/${id}`);
+  const bubble = page.locator(".bubble-user");
+  await bubble.getByRole("button", { name: "Show all" }).waitFor();
+  const height = () => bubble.evaluate((e) => e.getBoundingClientRect().height);
+  const folded = await height();
+  expect(
+    await bubble
+      .locator('[dir="auto"]')
+      .first()
+      .evaluate((e) => getComputedStyle(e).direction),
+  ).toBe("rtl");
+  await bubble.getByRole("button", { name: "Show all" }).click();
+  expect(await height()).toBeGreaterThan(folded);
+  await bubble.getByRole("button", { name: "Show less" }).click();
+  expect(await height()).toBe(folded);
+});
+
+test("a stream is replayed, and a task is compared with its retry", async () => {
+  const id = await send([{ text: "chunks=30 size=20 delay=20ms" }]);
+  const page = await h.open(`/tasks/${id}`);
+  await page.getByText("in 30 chunks").waitFor();
+  await more(page, "Replay");
+  const replay = page.getByRole("region", { name: "Replay" });
+  await replay.getByRole("button", { name: "Play again" }).waitFor();
+  await page.getByText("in 30 chunks").waitFor();
+  // At the beginning nothing was written yet.
+  await replay.getByRole("slider").focus();
+  await page.keyboard.press("Home");
+  await page.locator(".artifact").waitFor({ state: "detached" });
+  await replay.getByRole("button", { name: "Play", exact: true }).waitFor();
+  await axe(page);
+  await shot(page, "replay");
+  await replay.getByRole("button", { name: "Close the replay" }).click();
+  await page.getByText("in 30 chunks").waitFor();
+
+  const other = await send([{ text: "chunks=31 size=20 delay=1ms" }]);
+  await more(page, "Compare");
+  await page.getByText("Both say the same").waitFor(); // it has one run
+  await page.getByLabel("or with the task").fill(other);
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
+  await page.locator("del", { hasText: "chunks=30" }).waitFor();
+  await page.locator("ins", { hasText: "chunks=31" }).waitFor();
+  await axe(page);
+  await shot(page, "compare");
 });
 
 const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -431,7 +519,7 @@ test("the page is accessible in both themes, and fits a phone", async () => {
   }
   const page = await h.open(`/tasks/${long}`, { phone: true, theme: "dark" });
   await page.locator(".bubble-question").waitFor();
-  for (const name of ["Talk", "Timeline", "Log", "Artifacts", "Webhooks"]) {
+  for (const name of ["Conversation", "Timeline", "Log", "Artifacts", "Webhooks"]) {
     await tab(page, name);
     await shot(page, `phone-${name.toLowerCase()}`);
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);

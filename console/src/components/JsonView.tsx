@@ -46,7 +46,8 @@ function Node({ name, value, depth, open }: { name?: string; value: unknown; dep
         {begin}
         {!shown && (
           <span className="json-more">
-            {entries.length} {list ? "items" : "members"} {end}
+            {entries.length} {list ? "item" : "member"}
+            {entries.length === 1 ? "" : "s"} {end}
           </span>
         )}
       </button>

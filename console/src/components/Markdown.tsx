@@ -31,7 +31,11 @@ export function Markdown({ text }: { text: string }) {
 }
 
 function Plain({ text }: { text: string }) {
-  return <pre className="markdown-plain">{text}</pre>;
+  return (
+    <pre className="markdown-plain" dir="auto">
+      {text}
+    </pre>
+  );
 }
 
 /** nests says whether a line begins with so many quotes and lists, or has so many brackets, that parsing it is not worth it. */
@@ -57,23 +61,35 @@ function addresses(address: string): string {
   return hostOf(address) ? address : "";
 }
 
+/** block is an element whose direction is that of its text. */
+function block(Tag: "p" | "li" | "blockquote" | "th" | "td", className?: string) {
+  return ({ children }: { children?: ReactNode }) => (
+    <Tag className={className} dir="auto">
+      {children}
+    </Tag>
+  );
+}
+
 const components: Components = {
   a: ({ href, children }) => <Outward href={href}>{children}</Outward>,
   img: ({ src, alt }) => <BlockedImage src={typeof src === "string" ? src : undefined} alt={alt} />,
   // Headings of an agent are no part of the outline of the page.
-  h1: ({ children }) => <p className="markdown-title">{children}</p>,
-  h2: ({ children }) => <p className="markdown-title">{children}</p>,
-  h3: ({ children }) => <p className="markdown-heading">{children}</p>,
-  h4: ({ children }) => <p className="markdown-heading">{children}</p>,
-  h5: ({ children }) => <p className="markdown-heading">{children}</p>,
-  h6: ({ children }) => <p className="markdown-heading">{children}</p>,
+  h1: block("p", "markdown-title"),
+  h2: block("p", "markdown-title"),
+  h3: block("p", "markdown-heading"),
+  h4: block("p", "markdown-heading"),
+  h5: block("p", "markdown-heading"),
+  h6: block("p", "markdown-heading"),
+  p: block("p"),
+  li: block("li"),
+  blockquote: block("blockquote"),
   table: ({ children }) => (
     <Scroll className="markdown-table" label="Table">
       <table>{children}</table>
     </Scroll>
   ),
-  th: ({ children }) => <th>{children}</th>,
-  td: ({ children }) => <td>{children}</td>,
+  th: block("th"),
+  td: block("td"),
   pre: ({ children }) => (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard must reach it
     <pre tabIndex={0}>{children}</pre>

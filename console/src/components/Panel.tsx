@@ -172,19 +172,25 @@ export function Hover({ text = "", muted }: { text?: string; muted?: boolean }) 
   );
 }
 
-/** Text is content that an agent, a receiver or a caller wrote: always text, whatever it holds. A long one opens. */
+/**
+ * Text is content that an agent, a receiver or a caller wrote: always text, whatever it holds. A long one opens; closed, it shows its
+ * first and its last line, because the last line of a trace says what failed.
+ */
 export function Text({ children, lines = 3 }: { children: string; lines?: number }) {
-  return children.length > lines * 120 || children.split("\n").length > lines ? (
+  return children.length > lines * 120 || children.trim().split("\n").length > lines ? (
     <details className="text">
-      <summary>{visible(first(children))}</summary>
-      <pre>{visible(children)}</pre>
+      <summary dir="auto">{visible(ends(children))}</summary>
+      <pre dir="auto">{visible(children)}</pre>
     </details>
   ) : (
-    <span className="text">{visible(children)}</span>
+    <span className="text" dir="auto">
+      {visible(children)}
+    </span>
   );
 }
 
-function first(text: string): string {
-  const line = text.trimStart().split("\n", 1)[0] ?? "";
-  return line.length > 160 ? `${line.slice(0, 160)}…` : `${line} …`;
+function ends(text: string): string {
+  const lines = text.trim().split("\n");
+  const short = (line = "") => (line.length > 160 ? `${line.slice(0, 160)}…` : line);
+  return `${short(lines[0])} … ${lines.length > 1 ? short(lines.at(-1)) : ""}`.trim();
 }

@@ -1,27 +1,33 @@
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { useEffect, useMemo } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { ApiError } from "../api/client";
 import type { LiveState } from "../api/live";
-import type { TaskDetail } from "../api/schema";
+import type { Call, TaskDetail } from "../api/schema";
 import { Badge, Tag } from "../components/Badge";
 import { Copy } from "../components/Copy";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
+import type { MenuItem } from "../components/Menu";
 import { Page } from "../components/Page";
+import { Text } from "../components/Panel";
 import { Tabs } from "../components/Tabs";
 import { useMedia } from "../lib/media";
 import { one, type Search } from "../lib/search";
 import { useShortcut } from "../lib/shortcuts";
+import { isFinal } from "../lib/states";
+import { line, visible } from "../lib/text";
 import { duration } from "../lib/time";
 import { useStable } from "../lib/useStable";
-import { ActionButtons, ResultBar, useActions, useRefusal } from "../task/Actions";
+import { type Action, ActionButtons, ResultBar, useActions, useRefusal } from "../task/Actions";
 import { ArtifactsView } from "../task/ArtifactsView";
+import { Compare, type Sides } from "../task/Compare";
 import { ConversationView } from "../task/ConversationView";
 import { Facts } from "../task/Facts";
 import { LogView } from "../task/LogView";
 import type { Cut } from "../task/log";
-import { TimelineView, useLineage, useRuns, Why } from "../task/TimelineView";
-import { type Live, useArtifacts, useDetail, useFeed, useStory } from "../task/useTask";
+import { Replay } from "../task/Replay";
+import { type Live, useArtifacts, useDetail, useFeed, useFirstWords, useLineage, useRuns, useStory } from "../task/useTask";
+import { Waterfall } from "../task/Waterfall";
 import { failing, useWebhooks, WebhooksView } from "../task/WebhooksView";
 import "./task.css";
 
@@ -55,8 +61,15 @@ function isGone(error: unknown): boolean {
   return error instanceof ApiError && error.problem.status === 404;
 }
 
-const tabs = ["conversation", "timeline", "log", "artifacts", "webhooks"] as const;
+const tabs = ["conversation", "timeline", "log", "artifacts", "webhooks", "compare"] as const;
 type TabName = (typeof tabs)[number];
+
+const none: readonly Call[] = [];
+
+/** shortId returns the client's id, or the end of a UUID: those of one minute begin alike. */
+function shortId(task: TaskDetail): string {
+  return task.task_id === task.id || task.task_id.length > 40 ? `…${task.id.slice(-8)}` : visible(task.task_id);
+}
 
 function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: unknown }) {
   const search = route.useSearch() as Search;
@@ -65,7 +78,7 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
   const asked = Number(one(search, "seq") ?? (hash || 0));
   const seq = Number.isInteger(asked) && asked > 0 ? Math.min(asked, task.last_seq) : undefined;
   const tab: TabName = tabs.find((t) => t === one(search, "tab")) ?? (seq ? "log" : "conversation");
-  const go = (next: { tab?: string; seq?: number }) =>
+  const go = (next: { tab?: string; seq?: number; sides?: Sides }) =>
     navigate({
       to: "/tasks/$id",
       params: { id: task.id },
@@ -73,6 +86,8 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
         // Always named: without it, a hash such as #seq-12 leads to the log.
         tab: next.tab,
         seq: next.seq === undefined ? undefined : String(next.seq),
+        left: next.sides?.left || undefined,
+        right: next.sides?.right || undefined,
       },
       replace: next.tab === tab,
       hash: "",
@@ -83,40 +98,85 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
   const story = useStory(task, live);
   const artifacts = useArtifacts(task, live);
   const runs = useRuns(task.id);
-  const lineage = useLineage(task.id);
+  const calls = useLineage(task.id).data?.calls ?? none;
   const webhooks = useWebhooks(task);
   const actions = useActions(task);
-  const answer = useStable(() => actions.begin("answer"));
+  const answer = useStable(actions.answer);
+  const words = useFirstWords(task.id);
   const refused = useRefusal();
   const wide = useMedia("(min-width: 1180px)");
-  const narrow = useMedia("(max-width: 720px)");
 
   const hooks = useMemo(() => webhooks.data?.pages.flatMap((p) => p.webhooks) ?? [], [webhooks.data]);
   const broken = failing(hooks);
   const away = gone || live.feed.log.ended === "deleted";
 
+  const begin = (action: Action) => {
+    if (action !== "answer") return actions.begin(action);
+    // The question has what answers it.
+    void Promise.resolve(go({ tab: "conversation" })).then(() =>
+      requestAnimationFrame(() =>
+        document.querySelector<HTMLElement>(".inline-answer :is(input, select, textarea, button)")?.focus(),
+      ),
+    );
+  };
+  const [replays, setReplays] = useState(false);
+  const more: MenuItem[] = [
+    {
+      name: "Replay",
+      run: () => {
+        setReplays(true);
+        void go({ tab: "conversation" });
+      },
+    },
+    {
+      name: "Open in Talk",
+      run: () => {
+        const { agent, owner, tenant } = task;
+        void navigate({
+          to: "/talk",
+          search: { agent, task: task.id, subject: owner || undefined, tenant: tenant || undefined },
+        });
+      },
+    },
+    {
+      name: "Compare",
+      // What most readers want to compare: with its retry, or the last two runs.
+      run: () =>
+        void go({
+          tab: "compare",
+          sides: task.retried_as
+            ? { left: "", right: task.retried_as }
+            : { left: String(Math.max(1, task.runs - 1)), right: String(Math.max(1, task.runs)) },
+        }),
+    },
+  ];
+
   useTabKeys(tab, (next) => void go({ tab: next }));
   const last = runs.data?.runs.findLast((r) => r.outcome === "failed" || r.outcome === "rejected" || r.error);
+  const failure = task.state === "failed" || task.state === "rejected" ? last?.error : undefined;
 
   return (
     <Page
       fixed
-      name={`${task.agent} ${task.id.slice(0, 8)}`}
+      name={`${task.agent}${words ? ` · ${line(words, 40)}` : ` ${shortId(task)}`}`}
       title={
         <span className="task-title">
           <Badge state={task.state} />
-          <span className="task-id">
-            {task.task_id === task.id || task.task_id.length > 40
-              ? `${task.id.slice(0, 8)}…${task.id.slice(-4)}`
-              : task.task_id}
+          <span className="task-name" dir="auto">
+            {line(task.agent, 60)}
+            {words && ` · “${line(words, 80)}”`}
           </span>
+          {isFinal(task.state) && (
+            <span className="task-id">{duration(Date.parse(task.status_at) - Date.parse(task.created_at))}</span>
+          )}
+          <span className="task-id">{shortId(task)}</span>
           <Copy text={task.id} label="Copy the id" />
           {task.held_at && <Tag tone="warn">held</Tag>}
           {task.cancel_requested_at && task.state === "working" && <Tag tone="warn">cancel requested</Tag>}
           <LiveTag live={live} />
         </span>
       }
-      actions={!away && <ActionButtons task={task} begin={actions.begin} />}
+      actions={!away && <ActionButtons task={task} begin={begin} more={more} />}
     >
       <ResultBar result={actions.result} dismiss={actions.dismiss} />
       {away && (
@@ -130,12 +190,10 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
         </div>
       )}
       <CutLine cuts={live.feed.log.cuts} state={live.state} />
-      {(task.state === "failed" || task.state === "rejected") && last?.error && (
+      {failure && last && (
         <div className="task-banner" data-tone="bad">
-          <span>
-            {task.state === "failed" ? "Failed" : "Rejected"} in run {last.run}
-            {last.worker_name ? ` on ${last.worker_name.slice(0, 60)}` : ""}: <Why text={last.error} />
-          </span>
+          {task.state === "failed" ? "Failed" : "Rejected"} in run {last.run}
+          {last.worker_name ? ` on ${line(last.worker_name, 60)}` : ""}: <Text>{failure}</Text>
         </div>
       )}
       {broken > 0 && tab !== "webhooks" && (
@@ -163,14 +221,19 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
             tabs={[
               {
                 id: "conversation",
-                name: narrow ? "Talk" : "Conversation",
-                content: (
+                name: "Conversation",
+                content: replays ? (
+                  <Replay task={task} close={() => setReplays(false)}>
+                    {(now) => <ConversationView {...now} calls={calls} toSeq={toSeq} />}
+                  </Replay>
+                ) : (
                   <ConversationView
                     task={task}
                     live={live}
                     story={story}
                     artifacts={artifacts}
-                    calls={lineage.data?.calls ?? []}
+                    calls={calls}
+                    error={failure}
                     toSeq={toSeq}
                     answer={refused("answer") === "" && !away ? answer : undefined}
                   />
@@ -179,7 +242,17 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
               {
                 id: "timeline",
                 name: "Timeline",
-                content: <TimelineView task={task} live={live} story={story} runs={runs} lineage={lineage} toSeq={toSeq} />,
+                content: (
+                  <Waterfall
+                    task={task}
+                    live={live}
+                    story={story}
+                    artifacts={artifacts.list}
+                    webhooks={webhooks}
+                    error={failure}
+                    toSeq={toSeq}
+                  />
+                ),
               },
               { id: "log", name: "Log", content: <LogView task={task} live={live} seq={seq} onSeq={toSeq} /> },
               {
@@ -200,6 +273,21 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
                 ),
                 content: <WebhooksView task={task} webhooks={webhooks} begin={actions.begin} toSeq={toSeq} />,
               },
+              ...(tab === "compare"
+                ? [
+                    {
+                      id: "compare",
+                      name: "Compare",
+                      content: (
+                        <Compare
+                          task={task}
+                          sides={{ left: one(search, "left") ?? "", right: one(search, "right") ?? "" }}
+                          choose={(sides) => void go({ tab: "compare", sides })}
+                        />
+                      ),
+                    },
+                  ]
+                : []),
             ]}
           />
         </div>

@@ -1,7 +1,8 @@
 import { type ClipboardEvent, type KeyboardEvent, useRef, useState } from "react";
 import { parseJson } from "../api/json";
 import { Button } from "../components/Button";
-import { type Attachment, partOf, sizeOf } from "./files";
+import { size } from "../lib/text";
+import { type Attachment, partOf } from "./files";
 import type { Part } from "./wire";
 import "./Composer.css";
 
@@ -63,7 +64,7 @@ export function Composer({
             {files.map((f) => (
               <li key={f.key}>
                 <span className="truncate">{f.name}</span>
-                <span className="muted">{sizeOf(f.size)}</span>
+                <span className="muted">{size(f.size)}</span>
                 <button
                   type="button"
                   aria-label={`Remove ${f.name}`}
@@ -77,6 +78,7 @@ export function Composer({
         )}
         <textarea
           aria-label={answers ? "Answer" : "Message"}
+          dir="auto"
           placeholder={answers ? "Answer in words" : "Write a message"}
           rows={Math.min(8, text.split("\n").length)}
           value={text}

@@ -1,16 +1,17 @@
 import { Link } from "@tanstack/react-router";
-import { type DragEvent, memo, useEffect, useRef, useState } from "react";
-import type { Talks } from "../api/schema";
+import { type DragEvent, useEffect, useRef, useState } from "react";
+import type { State, Talks } from "../api/schema";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
+import { AnswerForm } from "../conversation/AnswerForm";
+import { Artifact } from "../conversation/Artifact";
+import { Conversation, type Item } from "../conversation/Conversation";
+import { partOf, type Part as ShownPart } from "../conversation/types";
 import { isFinal } from "../lib/states";
-import { visible } from "../lib/text";
-import { AnswerForm } from "./AnswerForm";
 import { Composer } from "./Composer";
 import { type Attachment, attach } from "./files";
-import { Parts } from "./Parts";
 import { SetupBar } from "./SetupBar";
-import { type Conversation, cancel, cut, type Entry, resume, type Setup } from "./store";
+import { cancel, cut, type Entry, resume, type Setup, type Conversation as Talk } from "./store";
 import type { Part } from "./wire";
 import "./Thread.css";
 
@@ -22,7 +23,7 @@ export function Thread({
   onSetup,
   onSend,
 }: {
-  c: Conversation | undefined;
+  c: Talk | undefined;
   setup: Setup;
   talks: Talks;
   onSetup: (some: Partial<Setup>) => void;
@@ -87,9 +88,7 @@ export function Thread({
           {!c || c.entries.length === 0 ? (
             <Begin setup={setup} talks={talks} onSend={refusal ? undefined : onSend} />
           ) : (
-            grouped(c.entries).map((g) =>
-              Array.isArray(g) ? <States key={g[0]?.key} states={g} /> : <Shown key={g.key} e={g} />,
-            )
+            <Conversation items={items(c.entries)} you artifact={(key) => <Written c={c} entry={key} />} />
           )}
           {c && (c.live === "sending" || c.live === "resuming") && (
             <p className="thread-waits muted" role="status">
@@ -100,7 +99,7 @@ export function Thread({
         </div>
       </div>
       {c?.taskId && <TaskBar c={c} />}
-      {c && asked && <AnswerForm key={asked.key} parts={asked.parts} state={asked.state} onSend={onSend} />}
+      {c && asked && <AnswerForm key={asked.key} parts={shown(asked.parts)} state={asked.state} onSend={onSend} />}
       <Composer
         files={files}
         onFiles={setFiles}
@@ -122,7 +121,7 @@ function why(setup: Setup, talks: Talks): string {
 }
 
 /** TaskBar says how the task stands, and has what one can do about it. */
-function TaskBar({ c }: { c: Conversation }) {
+function TaskBar({ c }: { c: Talk }) {
   const open = c.state !== undefined && !isFinal(c.state);
   return (
     <div className="taskbar">
@@ -152,100 +151,129 @@ function TaskBar({ c }: { c: Conversation }) {
   );
 }
 
-type StateEntry = Extract<Entry, { kind: "state" }>;
-type OtherEntry = Exclude<Entry, { kind: "state" }>;
+/** Written is an artifact that the agent wrote, or writes. */
+function Written({ c, entry }: { c: Talk; entry: string }) {
+  const e = c.entries.find((one) => one.key === entry);
+  if (e?.kind !== "artifact") return null;
+  return (
+    <Artifact
+      name={e.name ?? e.artifactId}
+      description={e.description}
+      parts={shown(e.parts)}
+      grows={c.live !== "idle" && e.taskId === c.taskId}
+    />
+  );
+}
 
-/** grouped returns the entries, with states that follow each other together. */
-function grouped(entries: Entry[]): (OtherEntry | StateEntry[])[] {
-  const out: (OtherEntry | StateEntry[])[] = [];
+/** items returns what a conversation shows of the entries. A state is shown if no message says it. */
+function items(entries: readonly Entry[]): Item[] {
+  const out: Item[] = [];
+  let said: State | undefined;
   for (const e of entries) {
-    const last = out.at(-1);
-    if (e.kind !== "state") out.push(e);
-    else if (Array.isArray(last)) last.push(e);
-    else out.push([e]);
+    const base = { key: e.key, at: new Date(e.at).toISOString() };
+    switch (e.kind) {
+      case "me":
+        out.push({ ...base, type: "message", role: "user", parts: shown(e.parts), refused: e.failed });
+        break;
+      case "agent": {
+        const state = e.state;
+        const parts = shown(e.parts);
+        if (state === "input-required" || state === "auth-required") {
+          out.push({ ...base, type: "question", state, parts, open: false });
+        } else if (state && isFinal(state)) out.push({ ...base, type: "end", state, parts });
+        else out.push({ ...base, type: "message", role: "agent", parts });
+        said = state;
+        continue;
+      }
+      case "state":
+        if (e.state === said) continue;
+        if (out.at(-1)?.type === "state") out.pop();
+        out.push({ ...base, type: "state", state: e.state });
+        break;
+      case "artifact":
+        out.push({ ...base, type: "artifact", id: e.key });
+        break;
+      default:
+        out.push({ ...base, type: "line", ...lineOf(e) });
+    }
+    said = undefined;
   }
   return out;
 }
 
-/** States are the states that a task went through at once. */
-function States({ states }: { states: StateEntry[] }) {
-  return (
-    <p className="said-state">
-      {states.map((e, i) => (
-        <span key={e.key} className="said-state-one">
-          {i > 0 && <span aria-hidden="true">→</span>}
-          <Badge state={e.state} />
-        </span>
-      ))}
-    </p>
-  );
+const converted = new WeakMap<Part[], ShownPart[]>();
+
+/** shown returns parts as a conversation shows them: the same ones for the same parts, so that they are not rendered again. */
+function shown(parts: Part[]): ShownPart[] {
+  const known = converted.get(parts);
+  if (known) return known;
+  const made = parts.map((p): ShownPart => {
+    if (p.kind === "data") return { ...p, bytes: 0 };
+    const { name: filename, media: media_type } = p;
+    return partOf({
+      ...(p.kind === "text" && { text: p.text }),
+      ...(p.kind === "file" && { raw: p.base64 }),
+      ...(p.kind === "url" && { url: p.url }),
+      filename,
+      media_type,
+    });
+  });
+  converted.set(parts, made);
+  return made;
 }
 
-/** Shown is an entry. It is rendered again only when it has changed, because an event changes one entry of many. */
-const Shown = memo(function Shown({ e }: { e: OtherEntry }) {
+/** lineOf says what happened to the stream. */
+function lineOf(
+  e: Extract<Entry, { kind: "cut" | "resumed" | "error" }>,
+): Omit<Extract<Item, { type: "line" }>, "key" | "type"> {
   switch (e.kind) {
-    case "me":
-      return (
-        <div className="said said-me" data-failed={e.failed || undefined}>
-          <span className="visually-hidden">You:</span>
-          <Parts parts={e.parts} plain />
-          {e.failed && <p className="said-failed">Not accepted</p>}
-        </div>
-      );
-    case "agent":
-      return (
-        <div className="said said-agent">
-          <span className="visually-hidden">The agent:</span>
-          <Parts parts={e.parts} asks={e.state === "input-required"} />
-        </div>
-      );
-    case "artifact":
-      return (
-        <figure className="said talk-artifact">
-          <figcaption>
-            <span className="artifact-name">{visible(e.name ?? e.artifactId)}</span>
-            {e.description && <span className="muted"> {visible(e.description)}</span>}
-          </figcaption>
-          <Parts parts={e.parts} />
-        </figure>
-      );
-    case "cut":
-      return (
-        <p className="said-cut" role="status">
-          <strong>
-            {e.by === "you"
-              ? "You cut the connection"
-              : e.by === "network"
-                ? "The connection broke"
-                : "The server closed the stream"}
-          </strong>
-          {e.after ? ` after event ${e.after}` : " before the first event"}. The task goes on without it.
-        </p>
-      );
+    case "cut": {
+      const by = {
+        you: "You cut the connection",
+        network: "The connection broke",
+        server: "The server closed the stream",
+      };
+      return {
+        tone: "warn",
+        text: (
+          <>
+            <strong>{by[e.by]}</strong>
+            {e.after ? ` after event ${e.after}` : " before the first event"}. The task goes on without it.
+          </>
+        ),
+      };
+    }
     case "resumed":
-      return (
-        <p className="said-resumed" role="status" data-whole={e.whole}>
-          <strong>Resumed</strong>
-          {e.after && (
-            <>
-              {" by "}
-              <code>Last-Event-ID: {e.after}</code>
-            </>
-          )}
-          {e.whole === "checking" && " · comparing with what is stored…"}
-          {e.whole === "yes" && " · whole: every event came once, and the artifacts are those that are stored"}
-          {e.whole === "no" && " · the artifacts differ from those that are stored: look at the wire"}
-        </p>
-      );
+      return {
+        tone: e.whole === "yes" ? "good" : e.whole === "no" ? "bad" : "info",
+        text: (
+          <>
+            <strong>Resumed</strong>
+            {e.after && (
+              <>
+                {" by "}
+                <code>Last-Event-ID: {e.after}</code>
+              </>
+            )}
+            {e.whole === "checking" && " · comparing with what is stored…"}
+            {e.whole === "yes" && " · whole: every event came once, and the artifacts are those that are stored"}
+            {e.whole === "no" && " · the artifacts differ from those that are stored: look at the wire"}
+          </>
+        ),
+      };
     case "error":
-      return (
-        <div className="said-error" role="alert">
-          <strong>{e.title}</strong>
-          <p>{e.detail}</p>
-        </div>
-      );
+      return {
+        tone: "bad",
+        alert: true,
+        text: (
+          <>
+            <strong>{e.title}</strong>
+            <p className="text">{e.detail}</p>
+          </>
+        ),
+      };
   }
-});
+}
 
 const scripts = [
   ["echo:hello", "answers with an artifact"],

@@ -34,25 +34,6 @@ export function base64(bytes: Uint8Array): string {
   return btoa(binary);
 }
 
-/** bytesOf decodes base64 of either alphabet. It returns undefined for other text. */
-export function bytesOf(text: string): Uint8Array<ArrayBuffer> | undefined {
-  try {
-    const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
-    const out = new Uint8Array(binary.length);
-    for (let i = 0; i < binary.length; i++) out[i] = binary.charCodeAt(i);
-    return out;
-  } catch {
-    return undefined;
-  }
-}
-
 export function partOf(a: Attachment): Part {
   return { kind: "file", base64: a.base64, name: a.name, media: a.media };
-}
-
-/** sizeOf returns a size as people read it. */
-export function sizeOf(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`;
-  if (bytes < 1_000_000) return `${(bytes / 1000).toFixed(1)} kB`;
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }

@@ -5,6 +5,10 @@ import { post } from "../api/client";
 import type { Acted, TaskDetail, Webhook } from "../api/schema";
 import { Button } from "../components/Button";
 import { Confirm } from "../components/Confirm";
+import { Menu, type MenuItem } from "../components/Menu";
+import type { Answer } from "../conversation/form";
+import { Parts } from "../conversation/Parts";
+import { partOf } from "../conversation/types";
 import { useActRefusal, useMe } from "../layout/me";
 import { isFinal } from "../lib/states";
 import "./Actions.css";
@@ -67,7 +71,7 @@ export function useRefusal(): (action: Action) => string {
 
 /** useActions has the dialog of the actions of a task, and the result of the newest one. */
 export function useActions(task: TaskDetail | undefined) {
-  const [open, setOpen] = useState<{ action: Action; webhook?: Webhook }>();
+  const [open, setOpen] = useState<{ action: Action; webhook?: Webhook; answer?: Answer[] }>();
   const [result, setResult] = useState<Result>();
   const client = useQueryClient();
   const done = (acted: Acted) => {
@@ -81,12 +85,14 @@ export function useActions(task: TaskDetail | undefined) {
       task={task}
       action={open.action}
       webhook={open.webhook}
+      answer={open.answer ?? []}
       onClose={() => setOpen(undefined)}
       done={done}
     />
   );
   return {
     begin: (action: Action, webhook?: Webhook) => setOpen({ action, webhook }),
+    answer: (answer: Answer[]) => setOpen({ action: "answer", answer }),
     dialog,
     result,
     dismiss: () => setResult(undefined),
@@ -97,18 +103,19 @@ function ActionDialog({
   task,
   action,
   webhook,
+  answer,
   onClose,
   done,
 }: {
   task: TaskDetail;
   action: Action;
   webhook?: Webhook;
+  answer: Answer[];
   onClose: () => void;
   done: (acted: Acted) => void;
 }) {
   const path = { id: task.id };
   const config = webhook ? { id: task.id, config: webhook.config_id } : undefined;
-  const [text, setText] = useState("");
   const [last, setLast] = useState(false);
   const [from, setFrom] = useState(webhook && webhook.state === "idle" ? String(webhook.delivered_seq) : "");
   // The same key for each try: an answer that was lost must not send twice.
@@ -149,15 +156,13 @@ function ActionDialog({
     },
     answer: {
       title: "Answer in the client’s name",
-      ready: text.trim() !== "",
-      body: (
-        <label className="dialog-field" htmlFor={field}>
-          Answer
-          <textarea id={field} className="input" rows={4} value={text} onChange={(e) => setText(e.target.value)} />
-          <span className="muted">The agent gets it as the next message of its client. For a form, use Talk.</span>
-        </label>
-      ),
-      act: (reason) => post("/tasks/{id}/answer", { path, body: { reason, text }, idempotencyKey: key.current }),
+      body: <Parts parts={answer.map(partOf)} />,
+      act: (reason) =>
+        post("/tasks/{id}/answer", {
+          path,
+          body: { reason, parts: answer.map((a) => (a.kind === "text" ? { text: a.text } : { data: a.data })) },
+          idempotencyKey: key.current,
+        }),
     },
     hold: {
       title: "Hold the task",
@@ -240,23 +245,59 @@ function randomKey(): string {
   return [...bytes].map((b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-/** ActionButtons are the buttons of a task. One that the operator may not use says why. */
-export function ActionButtons({ task, begin }: { task: TaskDetail; begin: (action: Action) => void }) {
+/** rare are the actions in the menu: few tasks need them. */
+const rare: Action[] = ["hold", "release", "purge"];
+
+/** ActionButtons are the buttons of a task, and a menu of the rarer actions and of more. One that the operator may not use says why. */
+export function ActionButtons({ task, begin, more }: { task: TaskDetail; begin: (action: Action) => void; more: MenuItem[] }) {
   const refused = useRefusal();
-  return possible(task).map((action, i) => {
-    const why = refused(action) || (action === "purge" && task.held_at ? "The task is held. Release it first." : "");
-    return (
-      <Button
-        key={action}
-        kind={i === 0 && ((action === "retry" && !task.retried_as) || action === "answer") ? "primary" : "plain"}
-        disabled={why !== "" || (action === "cancel" && task.cancel_requested_at !== undefined)}
-        title={why || (action === "cancel" && task.cancel_requested_at ? "It was asked for already." : undefined)}
-        onClick={() => begin(action)}
+  const why = (action: Action) =>
+    refused(action) ||
+    (action === "purge" && task.held_at ? "The task is held. Release it first." : "") ||
+    (action === "cancel" && task.cancel_requested_at ? "It was asked for already." : "");
+  const all = possible(task);
+  return (
+    <>
+      {all
+        .filter((action) => !rare.includes(action))
+        .map((action, i) => (
+          <Button
+            key={action}
+            kind={i === 0 && ((action === "retry" && !task.retried_as) || action === "answer") ? "primary" : "plain"}
+            disabled={why(action) !== ""}
+            title={why(action) || undefined}
+            onClick={() => begin(action)}
+          >
+            {action !== "retry"
+              ? names[action]
+              : !isFinal(task.state)
+                ? "Run now"
+                : task.retried_as
+                  ? "Retry again"
+                  : names.retry}
+          </Button>
+        ))}
+      <Menu
+        items={[
+          ...more,
+          ...all
+            .filter((action) => rare.includes(action))
+            .map((action) => ({
+              name: (
+                <>
+                  {names[action]} {why(action) && <span className="muted">{why(action)}</span>}
+                </>
+              ),
+              danger: action === "purge",
+              disabled: why(action) !== "",
+              run: () => begin(action),
+            })),
+        ]}
       >
-        {action !== "retry" ? names[action] : !isFinal(task.state) ? "Run now" : task.retried_as ? "Retry again" : names.retry}
-      </Button>
-    );
-  });
+        More
+      </Menu>
+    </>
+  );
 }
 
 /** ResultBar says what came of the newest action. */

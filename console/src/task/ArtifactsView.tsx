@@ -1,12 +1,11 @@
 import { href } from "../api/client";
 import type { TaskDetail } from "../api/schema";
-import { Tag } from "../components/Badge";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
-import { line, size } from "../lib/text";
-import { SeqLink } from "./ConversationView";
+import { Artifact } from "../conversation/Artifact";
+import { Metadata } from "../conversation/Parts";
+import { SeqLink } from "../conversation/SeqLink";
 import type { Known } from "./feed";
-import { Metadata, Parts } from "./Parts";
 import { type Live, useArtifact, type useArtifacts } from "./useTask";
 import "./Artifacts.css";
 
@@ -28,28 +27,20 @@ export function ArtifactCard({
   const known = artifacts.find((a) => a.id === id);
   const files = (part: number) =>
     href("/tasks/{id}/artifacts/{artifact}/parts/{part}", { id: task.id, artifact: id, part: String(part) });
-  const bytes = artifact?.parts.reduce((n, p) => n + p.bytes, 0) ?? 0;
-  const writing = live.state !== "ended" && !(artifact?.complete ?? known?.complete ?? false);
   return (
-    <article className="artifact">
-      <header className="card-head">
-        <svg viewBox="0 0 16 16" aria-hidden="true">
-          <path d="M2.5 4.5 8 1.8l5.5 2.7v7L8 14.2l-5.5-2.7zM2.5 4.5 8 7.2l5.5-2.7M8 7.2v7" />
-        </svg>
-        <strong>{line(artifact?.name || id, 120)}</strong>
-        {writing && <Tag tone="info">grows</Tag>}
-        <span className="muted">
-          {artifact && bytes > 0 ? size(bytes) : ""}
-          {known && known.chunks > 1 ? ` in ${known.chunks.toLocaleString("en")} chunks` : ""}
-        </span>
-        {known && <SeqLink seq={known.firstSeq} toSeq={toSeq} />}
-      </header>
-      {artifact?.description && <p className="muted">{line(artifact.description, 500)}</p>}
+    <Artifact
+      name={artifact?.name || id}
+      description={artifact?.description}
+      parts={artifact?.parts}
+      chunks={known?.chunks}
+      grows={live.state !== "ended" && !(artifact?.complete ?? known?.complete ?? false)}
+      files={files}
+      place={known && <SeqLink seq={known.firstSeq} toSeq={toSeq} />}
+    >
       {query.error && !artifact && (
         <ErrorBox error={query.error} retry={() => query.refetch()} title="The artifact cannot be read" />
       )}
       {!artifact && !query.error && <p className="muted">Loading…</p>}
-      {artifact && <Parts parts={artifact.parts} markdown files={files} />}
       {artifact?.partial && (
         <p className="part-tools">
           <span className="muted">It is large: the page shows its beginning.</span>
@@ -58,9 +49,8 @@ export function ArtifactCard({
           </a>
         </p>
       )}
-      {artifact && artifact.parts.length === 0 && <p className="muted">It has no parts.</p>}
       <Metadata value={artifact?.metadata} />
-    </article>
+    </Artifact>
   );
 }
 

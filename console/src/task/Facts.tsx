@@ -7,12 +7,12 @@ import type { Event, TaskDetail } from "../api/schema";
 import { Copy } from "../components/Copy";
 import { JsonView } from "../components/JsonView";
 import { Time } from "../components/Time";
+import { isDict } from "../conversation/types";
 import { useMe } from "../layout/me";
 import { isFinal } from "../lib/states";
 import { hostOf, line, size } from "../lib/text";
 import { duration } from "../lib/time";
 import { traceHref, traces } from "./conversation";
-import { isDict } from "./types";
 import "./Facts.css";
 
 /** Facts are the short facts of a task, beside its tabs. */

@@ -8,13 +8,13 @@ import { Button } from "../components/Button";
 import { Copy } from "../components/Copy";
 import { ErrorBox } from "../components/ErrorBox";
 import { JsonView } from "../components/JsonView";
+import { listOf, member, partOf, textOf } from "../conversation/types";
 import { useMe } from "../layout/me";
 import { useMedia } from "../lib/media";
 import { useSettings } from "../lib/settings";
 import { useShortcut } from "../lib/shortcuts";
 import { line, size } from "../lib/text";
 import { exact } from "../lib/time";
-import { listOf, member, partOf, textOf } from "./types";
 import type { Live } from "./useTask";
 import "./Log.css";
 

@@ -6,14 +6,14 @@ import { Tag } from "../components/Badge";
 import { Button } from "../components/Button";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
+import { Text } from "../components/Panel";
 import { Scroll } from "../components/Scroll";
 import { Time } from "../components/Time";
+import { SeqLink } from "../conversation/SeqLink";
 import { isFinal } from "../lib/states";
 import { line } from "../lib/text";
 import { duration } from "../lib/time";
 import { type Action, useRefusal } from "./Actions";
-import { SeqLink } from "./ConversationView";
-import { Why } from "./TimelineView";
 import "./Webhooks.css";
 
 export function useWebhooks(task: TaskDetail) {
@@ -148,9 +148,9 @@ function Card({
         )}
       </p>
       {w.last_error && w.state !== "idle" && (
-        <p className="task-webhook-error">
-          <Why text={w.last_error} />
-        </p>
+        <div className="task-webhook-error">
+          <Text>{w.last_error}</Text>
+        </div>
       )}
       {w.disabled_at && (
         <p className="task-webhook-error">
@@ -188,7 +188,13 @@ function Card({
                   </td>
                   <td>{a.status ?? "–"}</td>
                   <td>{duration(a.took_ms)}</td>
-                  <td className="runs-why">{a.error ? <Why text={a.error} /> : null}</td>
+                  <td className="runs-why">
+                    {a.error === w.last_error && w.state !== "idle" && a.error ? (
+                      <span className="muted">the error above</span>
+                    ) : (
+                      a.error && <Text>{a.error}</Text>
+                    )}
+                  </td>
                 </tr>
               ))}
             </tbody>

@@ -1,6 +1,6 @@
 // Artifacts as the server folds them (task.Task.Apply), and the chunks that a stream adds to one on the page.
 import type { ArtifactDetail, Event } from "../api/schema";
-import { listOf, member, type Part, partOf, textOf } from "./types";
+import { listOf, member, type Part, partOf, textOf } from "../conversation/types";
 
 export interface Artifact {
   id: string;

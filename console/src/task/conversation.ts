@@ -1,40 +1,34 @@
 // The conversation of a task, as people read it, from the events of its log without the chunks of artifacts.
-import type { Event, State } from "../api/schema";
+import type { Event } from "../api/schema";
+import type { Item } from "../conversation/Conversation";
+import { listOf, member, partsOf, textOf } from "../conversation/types";
 import { isFinal } from "../lib/states";
 import { hostOf } from "../lib/text";
-import { listOf, member, type Part, partsOf, textOf } from "./types";
-
-export type Item =
-  | { type: "turn"; key: string; seq: number; at: string; turn: number }
-  | {
-      type: "message";
-      key: string;
-      seq: number;
-      at: string;
-      role: "user" | "agent";
-      parts: Part[];
-      metadata?: unknown;
-      state?: State;
-    }
-  | { type: "question"; key: string; seq: number; at: string; state: State; parts: Part[]; metadata?: unknown; open: boolean }
-  | { type: "end"; key: string; seq: number; at: string; state: State; parts: Part[]; metadata?: unknown; cause?: string }
-  | { type: "state"; key: string; seq: number; at: string; state: State }
-  | { type: "note"; key: string; seq: number; at: string; outcome: string; error?: string; until?: string }
-  | { type: "calls"; key: string; seq: number; at: string; calls: { id: string; agent: string; task?: string }[] }
-  | { type: "artifact"; key: string; seq: number; at: string; id: string };
-
 /** Mark is where an artifact appears first. */
 export interface Mark {
   id: string;
   firstSeq: number;
 }
 
+/** errorKey is the same for an error that is written twice, also where one of the two is cut or is on one line. */
+export function errorKey(text: string): string {
+  return text.replace(/\s+/g, " ").trim().slice(0, 300);
+}
+
 /**
  * conversation makes the items of events that are in order. whole says that the first of them is the first of the log: then
- * turns can be counted. Artifacts are put where they appear first.
+ * turns can be counted. Artifacts are put where they appear first. An error is shown once: shown is one that stands above all.
  */
-export function conversation(events: readonly Event[], artifacts: readonly Mark[], whole: boolean): Item[] {
+export function conversation(events: readonly Event[], artifacts: readonly Mark[], whole: boolean, shown = ""): Item[] {
   const items: Item[] = [];
+  const errors = new Set(shown ? [errorKey(shown)] : []);
+  const known = (error: string | undefined) => {
+    if (!error) return false;
+    const key = errorKey(error);
+    const again = errors.has(key);
+    errors.add(key);
+    return again;
+  };
   const marks = [...artifacts].sort((a, b) => a.firstSeq - b.firstSeq);
   let mark = 0;
   while (!whole && mark < marks.length && (marks[mark]?.firstSeq ?? 0) < (events[0]?.seq ?? 0)) mark++;
@@ -71,7 +65,18 @@ export function conversation(events: readonly Event[], artifacts: readonly Mark[
       if (state === "input-required" || state === "auth-required") {
         items.push({ type: "question", ...base, state, parts, metadata, open: true });
       } else if (isFinal(state)) {
-        items.push({ type: "end", ...base, state, parts, metadata, cause: textOf(member(e.payload, "cause")) });
+        const cause = textOf(member(e.payload, "cause"));
+        const said = parts.map((p) => p.text ?? "").join("\n");
+        const twice = [known(cause), state !== "completed" && parts.every((p) => p.kind === "text") && known(said)];
+        items.push({
+          type: "end",
+          ...base,
+          state,
+          parts: twice[1] ? [] : parts,
+          metadata,
+          ...(cause && !twice[0] && { cause }),
+          ...((twice[0] || twice[1]) && { same: true }),
+        });
       } else if (parts.length > 0) {
         items.push({ type: "message", ...base, role: "agent", parts, metadata, state });
       } else {
@@ -92,9 +97,9 @@ export function conversation(events: readonly Event[], artifacts: readonly Mark[
             task: textOf(member(c, "task")),
           })),
         });
-      } else if (outcome) {
+      } else if (outcome && outcome !== "checkpoint") {
         const error = textOf(member(e.payload, "error"));
-        items.push({ type: "note", ...base, outcome, error, until: textOf(member(e.payload, "until")) });
+        items.push({ type: "note", ...base, outcome, error, same: known(error) });
       }
     }
   }

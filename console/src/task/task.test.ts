@@ -1,13 +1,15 @@
 import { expect, test } from "vitest";
 import { parseJson } from "../api/json";
-import type { Event } from "../api/schema";
+import type { Event, Run } from "../api/schema";
+import { tableOf } from "../conversation/Parts";
 import { csv, hostOf, line, size, visible } from "../lib/text";
 import { apply, artifactOf, begun } from "./artifacts";
 import { conversation, traceHref, traces } from "./conversation";
+import { differences, stretches, transcript } from "./differences";
 import { Feed, merged, mostKnown, mostOpen, mostOpenBytes, mostStory } from "./feed";
 import { blockSize, mostBlocks, TaskLog } from "./log";
-import { tableOf } from "./Parts";
-import { spans, timeline } from "./timeline";
+import { longestPause, Player } from "./player";
+import { artifactRow, once, placed, rowsOf, scaleOf, webhookRows } from "./rows";
 
 const at = (seq: number) => new Date(Date.UTC(2026, 0, 1, 12, 0, seq)).toISOString();
 const event = (seq: number, more: Partial<Event>): Event => ({ seq, kind: "status", at: at(seq), attempt: 1, ...more });
@@ -135,30 +137,206 @@ test("a conversation has turns, artifacts in place, and only the last of several
   expect(traces(story)).toEqual(["0af7651916cd43dd8448eb211c80319c"]);
 });
 
-test("a timeline has states, runs, calls and waits in order, and how long states lasted", () => {
-  const waits = [
-    event(1, { kind: "message" }),
-    event(2, { state: "working" }),
-    event(4, { kind: "run", payload: { outcome: "waits", until: at(9) } }),
-    event(9, { state: "completed" }),
+test("an error is shown once, whether it is in a run, in the words of the end, or its cause", () => {
+  const trace = "Traceback:\n  line 3\nZeroDivisionError";
+  const events = [
+    event(1, { kind: "run", payload: { outcome: "retry", error: trace } }),
+    event(2, { kind: "run", payload: { outcome: "retry", error: "another" } }),
+    event(3, { kind: "run", payload: { outcome: "checkpoint", checkpoint: 1 } }),
+    event(4, {
+      state: "failed",
+      payload: { cause: trace, message: { parts: [{ text: "Traceback: line 3 ZeroDivisionError" }] } },
+    }),
   ];
-  const entries = timeline(
-    waits,
-    [{ run: 1, turn: 1, attempt: 1, outcome: "waits", started_at: at(2) }],
-    [{ id: "c", task: "t", called_at: at(3) }],
-  );
-  expect(entries.map((e) => e.type)).toEqual(["state", "run", "call", "wait", "state"]);
-  expect(entries[3]).toMatchObject({ until: at(9), over: at(9) });
-  const bar = spans(at(1), waits, 0, true);
-  expect(bar.map((s) => [s.state, s.to - s.from])).toEqual([
-    ["submitted", 1000],
-    ["working", 7000],
-    ["completed", 0],
+  expect(conversation(events, [], true, trace)).toMatchObject([
+    { type: "note", same: true },
+    { type: "note", same: false, error: "another" },
+    { type: "end", same: true, parts: [] },
   ]);
-  expect(spans(at(1), waits.slice(0, 2), Date.parse(at(5)), false).at(-1)).toMatchObject({
-    state: "working",
-    to: Date.parse(at(5)),
+  expect(conversation(events, [], true)).toMatchObject([{ same: false, error: trace }, {}, { same: true }]);
+  expect(conversation(events.slice(3), [], true)).toMatchObject([{ type: "end", cause: trace, same: true, parts: [] }]);
+});
+
+const run = (n: number, outcome: string, from: number, to: number | undefined, seq?: number): Run => ({
+  run: n,
+  turn: 1,
+  attempt: n,
+  outcome,
+  started_at: at(from),
+  ended_at: to === undefined ? undefined : at(to),
+  seq,
+});
+const task = { id: "t", created_at: at(0), state: "completed", status_at: at(60) } as const;
+const shown = (rows: ReturnType<typeof rowsOf>) =>
+  rows.map(
+    (r) =>
+      `${r.kind}${r.open ? " open" : ""} ${r.bars.map((b) => `${b.kind} ${new Date(b.from).getSeconds()}-${new Date(b.to).getSeconds()}`).join(", ")}`,
+  );
+
+test("a waterfall has the queue, runs, backoff, waits, questions and called tasks", () => {
+  const events = [
+    event(1, { kind: "message", attempt: 0 }),
+    event(8, { kind: "run", payload: { outcome: "waits", until: at(20) } }),
+    event(9, { kind: "run", payload: { outcome: "calls", calls: [] } }),
+    event(10, { state: "input-required" }),
+    event(11, { kind: "message", attempt: 0, at: at(50) }),
+  ];
+  const runs = [
+    { ...run(1, "retry", 2, 3, 4), error: "boom" },
+    run(2, "waits", 6, 8, 8),
+    run(3, "calls", 22, 24, 9),
+    run(4, "input-required", 30, 31, 10),
+    run(5, "completed", 52, 59, 12),
+  ];
+  const calls = [{ id: "c", task: "child", called_at: at(24) }];
+  const rows = rowsOf(task, runs, events, calls, 0);
+  expect(shown(rows)).toEqual([
+    "run queue 0-2, run 2-3",
+    "backoff backoff 3-6",
+    "run run 6-8",
+    "wait wait 8-20",
+    "run queue 20-22, run 22-24",
+    "wait wait 24-30",
+    "run run 30-31",
+    "question question 31-50",
+    "run queue 50-52, run 52-59",
+  ]);
+  expect(rows[5]?.children).toMatchObject([{ kind: "call", call: { task: "child" }, open: true }]);
+  expect(rows[4]?.seq).toBe(9);
+  expect(once(rows, "boom")[0]).toMatchObject({ again: true });
+  expect(once(rows)[0]).toMatchObject({ again: false });
+
+  // What has not ended lasts until now, and the tries that found the agent away are one row.
+  const open = { ...task, state: "working" as const };
+  expect(shown(rowsOf(open, [], [], [], Date.parse(at(9))))).toEqual(["queue open queue 0-9"]);
+  expect(shown(rowsOf(open, [run(1, "running", 2, undefined)], [], [], Date.parse(at(9))))).toEqual([
+    "run open queue 0-2, run 2-9",
+  ]);
+  const away = [run(1, "away", 1, 1), run(2, "away", 3, 3), run(3, "away", 7, 7)];
+  expect(shown(rowsOf(open, away, [], [], Date.parse(at(9))))).toEqual([
+    "run queue 0-1, run 1-1",
+    "away open away 1-3, away 3-7, away 7-9",
+  ]);
+});
+
+test("calls of the model and of tools stand below their run, artifacts and webhooks have their times", () => {
+  const step = (seq: number, checkpoint: unknown) =>
+    event(seq, { kind: "run", payload: { outcome: "checkpoint", checkpoint } });
+  const events = [
+    step(3, { said: { usage: { inputTokens: 1000, outputTokens: 20 }, calls: [{ name: "files__read" }] } }),
+    step(4, { began: { round: 0, call: 0 } }),
+    step(6, { of: { round: 0, call: 0 }, result: { text: "no such file", error: true } }),
+    step(7, { page: 3 }),
+    event(8, { state: "completed" }),
+  ];
+  const [first] = rowsOf(task, [run(1, "completed", 2, 8, 8)], events, [], 0);
+  expect(first?.children?.map((r) => [r.kind, r.name, r.note, r.error, ...shown([r])])).toEqual([
+    ["model", "Model", "1,000 tokens in, 20 out", undefined, "model model 2-3"],
+    ["tool", "files__read", undefined, "no such file", "tool tool 4-6"],
+    ["checkpoint", "Checkpoint", undefined, undefined, "checkpoint checkpoint 7-7"],
+  ]);
+  const last = chunk(8, "", { payload: { event_metadata: { model: "m", usage: { totalTokens: 7 } } } });
+  const artifact = artifactRow("a", chunk(5, "", { payload: { name: "report" } }), last, true, 4);
+  expect(artifact).toMatchObject({ name: "report", note: "4 chunks · m · 7 tokens", seq: 5 });
+  expect(placed(first ? [first] : [], [artifact])[0]?.children?.map((r) => r.kind)).toEqual([
+    "model",
+    "tool",
+    "artifact",
+    "checkpoint",
+  ]);
+  const tries = [
+    {
+      config_id: "w",
+      at: at(3),
+      from_seq: 1,
+      to_seq: 2,
+      delivery_id: "d",
+      attempt: 1,
+      class: "status",
+      took_ms: 1000,
+      error: "500",
+    },
+    { config_id: "w", at: at(5), from_seq: 1, to_seq: 4, delivery_id: "d", attempt: 2, class: "delivered", took_ms: 1000 },
+  ];
+  expect(webhookRows(tries, new Map([["w", "https://example.com/hook"]]))).toMatchObject([
+    { name: "example.com", note: "2 attempts, 1 failed", error: "500", seq: 4, bars: [{ tone: "bad" }, { tone: "good" }] },
+  ]);
+});
+
+test("a scale cuts long times in which nothing works", () => {
+  const bar = (kind: "run" | "question", from: number, to: number) => ({
+    key: `${from}`,
+    kind,
+    name: "",
+    bars: [{ kind, from, to, tone: "good" as const }],
   });
+  const scale = scaleOf([bar("run", 0, 1000), bar("question", 1000, 86_401_000), bar("run", 86_401_000, 86_402_000)]);
+  expect([scale.at(0), scale.at(1000), scale.at(86_401_000), scale.at(86_402_000)]).toEqual([0, 0.25, 0.75, 1]);
+  expect(scale.cuts).toEqual([{ at: 0.5, ms: 86_400_000 }]);
+  // Work at the same time counts once, and without work nothing is cut.
+  expect(scaleOf([bar("run", 0, 100), bar("run", 50, 200)]).at(100)).toBe(0.5);
+  expect(scaleOf([bar("question", 0, 100_000)])).toMatchObject({ cuts: [], from: 0, to: 100_000 });
+  expect(scaleOf([]).at(1)).toBe(0);
+});
+
+test("a replay keeps the times of the log, and cuts long pauses", async () => {
+  const log = [
+    event(1, { kind: "message", at: at(0) }),
+    { ...chunk(2, "one ", { append: undefined }), at: at(1) },
+    { ...chunk(3, "two"), at: at(2) },
+    event(4, { state: "completed", at: at(1000) }),
+  ];
+  const player = new Player(Date.parse(at(0)), 4, async (after, limit) => log.slice(after, after + limit));
+  const text = () => player.feed.artifact("a")?.parts[0]?.text;
+  await player.advance(0);
+  expect([player.feed.story.length, text()]).toEqual([1, undefined]);
+  await player.advance(1000);
+  expect(text()).toBe("one ");
+  await player.advance(999);
+  expect(text()).toBe("one ");
+  await player.advance(1);
+  expect([text(), player.over]).toEqual(["one two", false]);
+  await player.advance(longestPause);
+  await player.advance(longestPause);
+  expect([player.over, player.cut > 900_000]).toEqual([true, true]);
+  await player.seek(Date.parse(at(1)));
+  expect([text(), player.over, player.cut]).toEqual(["one ", false, 0]);
+  await player.seek(Date.parse(at(1000)));
+  expect([text(), player.over]).toEqual(["one two", true]);
+});
+
+test("a comparison pairs the lines that two tasks have in common", () => {
+  const lines = transcript([
+    event(1, { kind: "message", payload: { role: "user", parts: [{ text: "go" }] } }),
+    chunk(2, "a", { append: undefined }),
+    event(3, { state: "working", payload: { message: { parts: [{ text: "step" }] } } }),
+    chunk(4, "b\nc"),
+    event(5, { state: "completed" }),
+  ]);
+  expect(lines).toEqual(["Client:", "go", "Artifact :", "ab", "c", "Agent:", "step", "Completed"]);
+  const pairs = differences(lines, [...lines.slice(0, 3), "ab", "d", "e", ...lines.slice(5)]);
+  expect(stretches(pairs)).toMatchObject([
+    { same: true },
+    {
+      same: false,
+      pairs: [
+        { left: "c", right: "d" },
+        { left: undefined, right: "e" },
+      ],
+    },
+    { same: true },
+  ]);
+  expect(differences(["a"], ["a"])).toEqual([{ left: "a", right: "a" }]);
+  expect(differences([], ["a"])).toEqual([{ left: undefined, right: "a" }]);
+  expect(differences(["x", "a", "y", "b"], ["a", "b", "z"])).toEqual([
+    { left: "x", right: undefined },
+    { left: "a", right: "a" },
+    { left: "y", right: undefined },
+    { left: "b", right: "b" },
+    { left: undefined, right: "z" },
+  ]);
+  const big = (n: number) => Array.from({ length: 3000 }, (_, i) => `${n} ${i}`);
+  expect(differences(big(1), big(2))).toHaveLength(3000);
 });
 
 test("a log loads the pages that are looked at, and takes an event of the stream once", async () => {

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "reac
 import { get } from "../api/client";
 import { type LiveState, useLive } from "../api/live";
 import type { Event, TaskDetail } from "../api/schema";
+import { member, partsOf } from "../conversation/types";
 import { isFinal } from "../lib/states";
 import { artifactOf } from "./artifacts";
 import { Feed, merged } from "./feed";
@@ -19,6 +20,35 @@ export function useDetail(id: string) {
     // A wait for a worker, a timer or a hold changes no event of the log.
     refetchInterval: (query) => (query.state.data && !isFinal(query.state.data.state) ? 10_000 : false),
   });
+}
+
+/** useRuns reads the runs of a task. */
+export function useRuns(id: string) {
+  return useQuery({
+    queryKey: ["task", id, "runs"],
+    queryFn: ({ signal }) => get("/tasks/{id}/runs", { path: { id }, signal }),
+  });
+}
+
+/** useLineage reads the calls of a task, and its caller. */
+export function useLineage(id: string) {
+  return useQuery({
+    queryKey: ["task", id, "lineage"],
+    queryFn: ({ signal }) => get("/tasks/{id}/lineage", { path: { id }, signal }),
+  });
+}
+
+/** useFirstWords reads with which words the client began the task: they name it. */
+export function useFirstWords(id: string): string {
+  const { data } = useQuery({
+    queryKey: ["task", id, "words"],
+    queryFn: ({ signal }) => get("/tasks/{id}/log", { path: { id }, query: { limit: 1, kind: ["message"] }, signal }),
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  return partsOf(member(data?.events[0]?.payload, "parts"))
+    .map((p) => p.text ?? "")
+    .join(" ")
+    .trim();
 }
 
 export interface Live {

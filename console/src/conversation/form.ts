@@ -1,6 +1,6 @@
 // Forms for questions of agents: the flat subset of JSON Schema that the elicitation of MCP has.
 import { LosslessNumber } from "../api/json";
-import { isObject, type Part } from "./wire";
+import { isDict as isObject } from "./types";
 
 export interface Option {
   value: string;
@@ -44,8 +44,11 @@ export interface Question {
   unusable?: string;
 }
 
+/** Answer is a part of an answer. */
+export type Answer = { kind: "text"; text: string } | { kind: "data"; data: unknown };
+
 /** questionOf finds what the parts of a question offer. */
-export function questionOf(parts: Part[]): Question {
+export function questionOf(parts: readonly { kind: string; text?: string; data?: unknown }[]): Question {
   for (const p of parts) {
     if (p.kind !== "data" || !isObject(p.data)) continue;
     const d = p.data;

@@ -1,9 +1,10 @@
-import { lazy, type ReactNode, Suspense, useEffect, useMemo, useState } from "react";
+import { lazy, type ReactNode, Suspense, useDeferredValue, useEffect, useMemo, useState } from "react";
 import { LosslessNumber } from "../api/json";
 import { JsonView } from "../components/JsonView";
 import { BlockedImage, Markdown, Outward } from "../components/Markdown";
 import { Scroll } from "../components/Scroll";
 import { csv, hostOf, line, size, start, visible } from "../lib/text";
+import { questionOf } from "./form";
 import { isDict, type Part } from "./types";
 import "./Parts.css";
 
@@ -13,13 +14,25 @@ const PdfView = lazy(() => import("./PdfView"));
 export type Files = (part: number) => string | undefined;
 
 /** Parts shows the parts of a message or of an artifact. Everything in them is hostile: it is text, or a medium that cannot act. */
-export function Parts({ parts, markdown, files }: { parts: readonly Part[]; markdown?: boolean; files?: Files }) {
+export function Parts({
+  parts,
+  markdown,
+  asks,
+  files,
+}: {
+  parts: readonly Part[];
+  /** markdown says that plain text is Markdown: most agents write it, also where they do not say so. */
+  markdown?: boolean;
+  /** asks says that they are a question: what AnswerForm shows as a form is closed here. */
+  asks?: boolean;
+  files?: Files;
+}) {
   const [shown, setShown] = useState(50);
   return (
     <div className="parts">
       {parts.slice(0, shown).map((part, i) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: parts are only appended
-        <PartView key={i} part={part} markdown={markdown} file={files?.(i)} />
+        <PartView key={i} part={part} markdown={markdown} asks={asks} file={files?.(i)} />
       ))}
       {parts.length > shown && (
         <button type="button" className="link-button" onClick={() => setShown(shown + 50)}>
@@ -30,18 +43,39 @@ export function Parts({ parts, markdown, files }: { parts: readonly Part[]; mark
   );
 }
 
-function PartView({ part, markdown, file }: { part: Part; markdown?: boolean; file: string | undefined }) {
+function PartView({
+  part,
+  markdown,
+  asks,
+  file,
+}: {
+  part: Part;
+  markdown?: boolean;
+  asks?: boolean;
+  file: string | undefined;
+}) {
   let content: ReactNode;
   if (part.kind === "text") content = <TextPart part={part} markdown={markdown} file={file} />;
+  else if (part.kind === "data" && asks && offers(part)) content = <Metadata value={part.data} label="as JSON" />;
   else if (part.kind === "data") content = <DataPart part={part} file={file} />;
   else if (part.kind === "url") content = <UrlPart part={part} />;
   else content = <FilePart part={part} file={file} />;
   return (
     <div className="part">
-      {part.filename && part.kind !== "raw" && <div className="part-name">{visible(start(part.filename, 300))}</div>}
+      {part.filename && part.kind !== "raw" && (
+        <div className="part-name" dir="auto">
+          {visible(start(part.filename, 300))}
+        </div>
+      )}
       {content}
     </div>
   );
+}
+
+/** offers says whether AnswerForm shows a part of a question as a form or as buttons. */
+function offers(part: Part): boolean {
+  const q = questionOf([part]);
+  return q.form !== undefined || q.choices !== undefined;
 }
 
 const firstText = 20_000;
@@ -49,7 +83,7 @@ const firstText = 20_000;
 function TextPart({ part, markdown, file }: { part: Part; markdown?: boolean; file: string | undefined }) {
   const [plain, setPlain] = useState(false);
   const [all, setAll] = useState(false);
-  const text = part.text ?? "";
+  const text = useDeferredValue(part.text ?? ""); // text that grows is parsed when there is time
   const media = part.mediaType ?? "";
   const isCsv = media === "text/csv" || media === "text/tab-separated-values";
   const table = useMemo(
@@ -73,7 +107,9 @@ function TextPart({ part, markdown, file }: { part: Part; markdown?: boolean; fi
           {visible(shown)}
         </pre>
       ) : (
-        <p className="part-text">{visible(shown)}</p>
+        <p className="part-text" dir="auto">
+          {visible(shown)}
+        </p>
       )}
       {(special || cut || part.cut) && (
         <div className="part-tools">
@@ -180,7 +216,9 @@ function Table({ head, rows, more = 0 }: { head: readonly string[]; rows: readon
             <tr key={i}>
               {row.slice(0, mostColumns).map((c, k) => (
                 // biome-ignore lint/suspicious/noArrayIndexKey: see above
-                <td key={k}>{c}</td>
+                <td key={k} dir="auto">
+                  {c}
+                </td>
               ))}
             </tr>
           ))}
@@ -217,7 +255,8 @@ function FilePart({ part, file }: { part: Part; file: string | undefined }) {
   const [broken, setBroken] = useState(false);
   const [open, setOpen] = useState(false);
   const failed = () => setBroken(true);
-  const kind = media.split("/")[0];
+  // The server guards an SVG of an artifact. One of a message would be a document of this origin, so it is only a file.
+  const kind = media.startsWith("image/svg") && !file ? "" : media.split("/")[0];
   return (
     <figure className="part-file">
       {source && !broken && kind === "image" && (

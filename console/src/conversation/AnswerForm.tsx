@@ -1,8 +1,19 @@
 import { type FormEvent, useId, useMemo, useState } from "react";
 import type { State } from "../api/schema";
 import { Button } from "../components/Button";
-import { answerOf, approves, complaint, type Field, type Form, initial, questionOf, type Value, type Values } from "./form";
-import type { Part } from "./wire";
+import {
+  type Answer,
+  answerOf,
+  approves,
+  complaint,
+  type Field,
+  type Form,
+  initial,
+  questionOf,
+  type Value,
+  type Values,
+} from "./form";
+import type { Part } from "./types";
 import "./AnswerForm.css";
 
 /** AnswerForm offers what the question of an agent offers: a form, choices, or yes and no. */
@@ -11,9 +22,9 @@ export function AnswerForm({
   state,
   onSend,
 }: {
-  parts: Part[];
+  parts: readonly Part[];
   state: State | undefined;
-  onSend: (parts: Part[]) => void;
+  onSend: (parts: Answer[]) => void;
 }) {
   const question = useMemo(() => questionOf(parts), [parts]);
   const { form, choices } = question;
@@ -22,7 +33,7 @@ export function AnswerForm({
     const answer = (yes: boolean) => onSend([{ kind: "data", data: { [only.name]: yes } }]);
     return (
       <div className="answer answer-row">
-        <span className="answer-title">
+        <span className="answer-title" dir="auto">
           {only.title}
           {only.description && <span className="muted"> {only.description}</span>}
         </span>
@@ -66,7 +77,7 @@ export function AnswerForm({
   return null;
 }
 
-function Fields({ form, onSend }: { form: Form; onSend: (parts: Part[]) => void }) {
+function Fields({ form, onSend }: { form: Form; onSend: (parts: Answer[]) => void }) {
   const [values, setValues] = useState<Values>(() => initial(form));
   const [tried, setTried] = useState(false);
   const submit = (e: FormEvent<HTMLFormElement>) => {
@@ -82,8 +93,12 @@ function Fields({ form, onSend }: { form: Form; onSend: (parts: Part[]) => void 
   };
   return (
     <form className="answer answer-form" onSubmit={submit} noValidate aria-label={form.title ?? "Answer"}>
-      {form.title && <h2>{form.title}</h2>}
-      {form.description && <p className="muted">{form.description}</p>}
+      {form.title && <h2 dir="auto">{form.title}</h2>}
+      {form.description && (
+        <p className="muted" dir="auto">
+          {form.description}
+        </p>
+      )}
       <div className="answer-fields">
         {form.fields.map((f) => (
           <Input
@@ -115,6 +130,7 @@ function Input({ f, value, tried, onChange }: { f: Field; value: Value; tried: b
   const shared = {
     id,
     name: f.name,
+    dir: "auto",
     required: f.required,
     "aria-invalid": bad ? true : undefined,
     "aria-describedby": described,
