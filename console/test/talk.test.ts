@@ -201,6 +201,32 @@ test("approval and choices are buttons", async () => {
   await log(page).locator(".artifact", { hasText: "SK 4035" }).waitFor();
 });
 
+test("the page of a task has the form of its question, too", async () => {
+  const { id } = await h.send("form", { agent: "forms" });
+  const page = await h.open(`/tasks/${id}`);
+  pages.push(page);
+  const form = page.getByRole("form", { name: "Your trip" });
+  await form.getByLabel("Name").fill("Ada");
+  await form.getByLabel("Seats").fill("2");
+  // What the form shows is closed as JSON.
+  await page.getByRole("button", { name: "as JSON" }).waitFor();
+  expect(await page.getByText("requestedSchema").count()).toBe(0);
+  await axe(page);
+  await form.getByRole("button", { name: "Send the answer" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText('"Ada"').waitFor();
+  await dialog.getByLabel("Reason").fill("asked by phone");
+  await dialog.getByRole("button", { name: "Answer" }).click();
+  await page.locator(".page-head").getByText("Completed").waitFor();
+  expect(JSON.stringify(await h.api(`/tasks/${id}/log`))).toContain('"name":"Ada"');
+  // And back to Talk, for another question.
+  const { id: other } = await h.send("options", { agent: "forms" });
+  await page.goto(`${h.replicas[0]?.admin}/console/tasks/${other}`);
+  await page.getByRole("button", { name: "SK 4035" }).waitFor();
+  await page.getByRole("link", { name: "Continue in Talk" }).click();
+  await log(page).getByText("Which one?").waitFor();
+});
+
 test("files come by drop, paste and choice", async () => {
   const page = await open();
   await choose(page, { agent: "forms" });

@@ -25,7 +25,7 @@ export function Fold({ children, grows = false }: { children: ReactNode; grows?:
       {/* biome-ignore lint/a11y/noStaticElementInteractions: the focus of what is in it arrives here */}
       <div
         ref={body}
-        className="fold-body parts"
+        className="fold-body"
         data-folded={folded || undefined}
         onFocus={(event) => {
           const end = body.current?.getBoundingClientRect().bottom ?? 0;

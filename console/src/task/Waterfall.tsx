@@ -173,35 +173,37 @@ function One({ row, depth, scale, toSeq }: Place & { row: Row }) {
   return (
     <>
       <tr data-kind={row.kind}>
-        <th scope="row" className="waterfall-name" style={{ paddingLeft: 8 + depth * 16 }}>
-          {more ? (
-            <button
-              type="button"
-              className="waterfall-more"
-              aria-expanded={open}
-              aria-label={`What ${name} has done`}
-              onClick={() => setOpen(!open)}
-            >
-              {open ? "▾" : "▸"}
-            </button>
-          ) : (
-            <span className="waterfall-more" />
-          )}
-          <span className="waterfall-what">
-            {row.call ? (
-              <Link to="/tasks/$id" params={{ id: row.call.task }} title={row.call.task}>
-                {row.name}
-              </Link>
-            ) : row.seq !== undefined && toSeq ? (
-              <SeqLink seq={row.seq} toSeq={toSeq}>
-                {row.name}
-              </SeqLink>
+        <th scope="row">
+          <div className="waterfall-name" style={{ paddingLeft: depth * 16 }}>
+            {more ? (
+              <button
+                type="button"
+                className="waterfall-more"
+                aria-expanded={open}
+                aria-label={`What ${name} has done`}
+                onClick={() => setOpen(!open)}
+              >
+                {open ? "▾" : "▸"}
+              </button>
             ) : (
-              row.name
-            )}{" "}
-            {row.note && <span className="waterfall-note">{row.note}</span>}
-            {row.again && <span className="waterfall-note"> · the error above</span>}
-          </span>
+              <span className="waterfall-more" />
+            )}
+            <span className="waterfall-what">
+              {row.call ? (
+                <Link to="/tasks/$id" params={{ id: row.call.task }} title={row.call.task}>
+                  {row.name}
+                </Link>
+              ) : row.seq !== undefined && toSeq ? (
+                <SeqLink seq={row.seq} toSeq={toSeq}>
+                  {row.name}
+                </SeqLink>
+              ) : (
+                row.name
+              )}{" "}
+              {row.note && <span className="waterfall-note">{row.note}</span>}
+              {row.again && <span className="waterfall-note"> · the error above</span>}
+            </span>
+          </div>
         </th>
         <td className="waterfall-track">
           <span className="visually-hidden">
