@@ -33,6 +33,7 @@ export function Thread({
   const [over, setOver] = useState(false);
   const scroll = useRef<HTMLDivElement>(null);
   const pinned = useRef(true);
+  const top = useRef(0);
   const waits = c?.state === "input-required" || c?.state === "auth-required";
   const question = c && c.live === "idle" && waits ? c.entries.findLast((e) => e.kind === "agent") : undefined;
   const asked = question?.kind === "agent" ? question : undefined;
@@ -81,7 +82,10 @@ export function Thread({
         aria-label="What was said"
         onScroll={(e) => {
           const at = e.currentTarget;
-          pinned.current = at.scrollHeight - at.scrollTop - at.clientHeight < 60;
+          const end = at.scrollHeight - at.scrollTop - at.clientHeight < 60;
+          // Only the reader scrolls up. What came since the page scrolled does not end the following.
+          if (end || at.scrollTop < top.current) pinned.current = end;
+          top.current = at.scrollTop;
         }}
       >
         <div className="thread-inner">
