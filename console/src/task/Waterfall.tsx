@@ -330,10 +330,10 @@ function useArtifactRows(id: string, artifacts: readonly Known[], live: Live): R
     queryFn: async ({ signal }: { signal: AbortSignal }) =>
       (await get("/tasks/{id}/log", { path: { id }, query: { after: seq - 1, limit: 1 }, signal })).events[0],
     staleTime: Number.POSITIVE_INFINITY,
-    enabled: live.feed.log.at(seq) === undefined,
   });
   const events = useQueries({
-    queries: [...new Set(asked.flatMap((a) => [a.firstSeq, a.seq]))].map(event),
+    // What the stream has brought is here already.
+    queries: [...new Set(asked.flatMap((a) => [a.firstSeq, a.seq]))].filter((seq) => !live.feed.log.at(seq)).map(event),
     combine: dataOf,
   });
   return useMemo(() => {
