@@ -22,12 +22,16 @@ SELECT id FROM holdfast.tasks
  ORDER BY id DESC OFFSET @max_rows::integer LIMIT 1;
 
 -- name: AdminTasks :many
--- By primary key, within a window.
+-- By primary key, within a window. A list that is null selects all; a task that has not ended has lasted until now.
 SELECT * FROM holdfast.tasks t
  WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state
-   AND t.state = ANY(@states::smallint[])
-   AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
-   AND (NOT @by_owner::boolean OR t.owner = @owner::text) AND t.status_at < @status_before::timestamptz
+   AND t.state = ANY(@states::smallint[]) AND t.status_at < @status_before::timestamptz
+   AND (t.agent = ANY(@agents::text[])) IS NOT FALSE AND (t.agent = ANY(@not_agents::text[])) IS NOT TRUE
+   AND (t.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (t.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
+   AND (t.owner = ANY(@owners::text[])) IS NOT FALSE AND (t.owner = ANY(@not_owners::text[])) IS NOT TRUE
+   AND ((t.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
+   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
+       BETWEEN @min_duration::interval AND @max_duration::interval
  ORDER BY t.id DESC LIMIT @max_rows;
 
 -- name: AdminTasksOfContext :many
@@ -37,9 +41,13 @@ SELECT t.*
           FROM holdfast.tasks c
          WHERE c.context_id = @context_id::text AND c.id < @before AND c.id >= @since AND c.state >= @lowest_state
            AND c.state <= @highest_state OFFSET 0) t
- WHERE t.state = ANY(@states::smallint[])
-   AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
-   AND (NOT @by_owner::boolean OR t.owner = @owner::text) AND t.status_at < @status_before::timestamptz
+ WHERE t.state = ANY(@states::smallint[]) AND t.status_at < @status_before::timestamptz
+   AND (t.agent = ANY(@agents::text[])) IS NOT FALSE AND (t.agent = ANY(@not_agents::text[])) IS NOT TRUE
+   AND (t.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (t.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
+   AND (t.owner = ANY(@owners::text[])) IS NOT FALSE AND (t.owner = ANY(@not_owners::text[])) IS NOT TRUE
+   AND ((t.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
+   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
+       BETWEEN @min_duration::interval AND @max_duration::interval
  ORDER BY t.id DESC LIMIT @max_rows;
 
 -- name: AdminTasksSaying :many
@@ -59,25 +67,37 @@ SELECT i.id::uuid AS id FROM unnest(@ids::uuid[]) AS i (id)
  ) said;
 
 -- name: AdminCounts :many
--- By primary key, within a window.
-SELECT t.state, count(*) AS tasks FROM holdfast.tasks t
+-- Tasks by their state and by the interval of @width seconds after @begins in which they were created (below zero:
+-- before it). By primary key, within a window.
+SELECT t.state, count(*) AS tasks,
+       floor(extract(epoch FROM t.created_at - @begins::timestamptz)::float8 / @width::float8)::bigint AS bucket
+  FROM holdfast.tasks t
  WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state
-   AND t.state = ANY(@states::smallint[])
-   AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
-   AND (NOT @by_owner::boolean OR t.owner = @owner::text)
- GROUP BY t.state;
+   AND t.state = ANY(@states::smallint[]) AND t.status_at < @status_before::timestamptz
+   AND (t.agent = ANY(@agents::text[])) IS NOT FALSE AND (t.agent = ANY(@not_agents::text[])) IS NOT TRUE
+   AND (t.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (t.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
+   AND (t.owner = ANY(@owners::text[])) IS NOT FALSE AND (t.owner = ANY(@not_owners::text[])) IS NOT TRUE
+   AND ((t.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
+   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
+       BETWEEN @min_duration::interval AND @max_duration::interval
+ GROUP BY t.state, bucket;
 
 -- name: AdminCountsOfContext :many
--- As AdminTasksOfContext.
-SELECT t.state, count(*) AS tasks
+-- As AdminCounts, and by the index of AdminTasksOfContext.
+SELECT t.state, count(*) AS tasks,
+       floor(extract(epoch FROM t.created_at - @begins::timestamptz)::float8 / @width::float8)::bigint AS bucket
   FROM (SELECT *
           FROM holdfast.tasks c
          WHERE c.context_id = @context_id::text AND c.id < @before AND c.id >= @since AND c.state >= @lowest_state
            AND c.state <= @highest_state OFFSET 0) t
- WHERE t.state = ANY(@states::smallint[])
-   AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
-   AND (NOT @by_owner::boolean OR t.owner = @owner::text)
- GROUP BY t.state;
+ WHERE t.state = ANY(@states::smallint[]) AND t.status_at < @status_before::timestamptz
+   AND (t.agent = ANY(@agents::text[])) IS NOT FALSE AND (t.agent = ANY(@not_agents::text[])) IS NOT TRUE
+   AND (t.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (t.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
+   AND (t.owner = ANY(@owners::text[])) IS NOT FALSE AND (t.owner = ANY(@not_owners::text[])) IS NOT TRUE
+   AND ((t.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
+   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
+       BETWEEN @min_duration::interval AND @max_duration::interval
+ GROUP BY t.state, bucket;
 
 -- name: AdminLog :many
 -- The next events of a log. By primary key.

@@ -59,6 +59,39 @@ SELECT w.task::uuid AS task,
     OFFSET 0
  ) e;
 
+-- name: TaskWords :many
+-- What a list says of tasks: the beginning of the client's first message, and the tokens that the last events report up
+-- to the given seqs. By primary key, without payloads that are large. The server's, for tasks that a view has found.
+SELECT w.task::uuid AS task, coalesce(m.said, '')::text AS said, coalesce(u.tokens, 0)::bigint AS tokens
+  FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) w
+  LEFT JOIN LATERAL (
+    SELECT left(coalesce((SELECT p.value ->> 'text' FROM json_array_elements(v.payload -> 'parts') p
+                           WHERE p.value ->> 'text' <> '' LIMIT 1),
+                         v.payload #>> '{parts,0,filename}', v.payload #>> '{parts,0,data}'), 200) AS said
+      FROM holdfast.task_events v
+     WHERE v.task = w.task AND v.seq = 1 AND v.kind = 1 AND v.task BETWEEN @lowest AND @highest
+       AND pg_column_size(v.payload) < 65536
+    OFFSET 0
+ ) m ON true
+  LEFT JOIN LATERAL (
+    SELECT sum(coalesce(c.total, c.input + c.output, c.input, c.output)) AS tokens
+      FROM (SELECT CASE WHEN v.kind = 2 THEN v.payload #> '{message,metadata,usage}'
+                        ELSE coalesce(v.payload #> '{event_metadata,usage}', v.payload #> '{metadata,usage}')
+                        END AS usage
+              FROM holdfast.task_events v
+             WHERE v.task = w.task AND v.seq > w.seq - 8 AND v.kind IN (2, 3) AND v.attempt > 0
+               AND v.task BETWEEN @lowest AND @highest AND pg_column_size(v.payload) < 65536
+            OFFSET 0) e
+     CROSS JOIN LATERAL (
+        SELECT CASE WHEN (e.usage -> 'inputTokens')::text ~ '^[0-9]{1,15}$'
+                    THEN (e.usage ->> 'inputTokens')::bigint END AS input,
+               CASE WHEN (e.usage -> 'outputTokens')::text ~ '^[0-9]{1,15}$'
+                    THEN (e.usage ->> 'outputTokens')::bigint END AS output,
+               CASE WHEN (e.usage -> 'totalTokens')::text ~ '^[0-9]{1,15}$'
+                    THEN (e.usage ->> 'totalTokens')::bigint END AS total) c
+     WHERE json_typeof(e.usage) = 'object'
+ ) u ON true;
+
 -- name: PushWindow :one
 -- The task where a page of webhooks ends that passes over @max_rows of them. No row: fewer are left. By primary key, or
 -- by index push_cursors_failing or push_cursors_disabled.

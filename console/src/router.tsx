@@ -1,5 +1,5 @@
 import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
-import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter } from "@tanstack/react-router";
 import { ApiError } from "./api/client";
 import { onDoubt, silence, subscribe } from "./api/reach";
 import { ErrorBox } from "./components/ErrorBox";
@@ -53,9 +53,7 @@ const routes = [
   createRoute({
     getParentRoute: () => root,
     path: "/",
-    beforeLoad: () => {
-      throw redirect({ to: "/tasks" });
-    },
+    component: later(() => import("./routes/home").then((file) => file.HomePage)),
   }),
   createRoute({
     getParentRoute: () => root,

@@ -63,6 +63,115 @@ describe("the page of tasks", () => {
     expect(await page.getByRole("row").count()).toBe(2);
   });
 
+  test("takes what people type, and names what it does not know", async () => {
+    const one = await h.send("fail:refund policy", { agent: "second" });
+    const page = await h.open("/tasks");
+    // A row has the client's words, the reason, and the end of the id.
+    const row = page.getByRole("row", { name: one.id });
+    await row.getByText("fail:refund policy").waitFor();
+    await row.getByText("refund policy", { exact: true }).waitFor();
+    await row.getByText(`…${one.id.slice(-8)}`).waitFor();
+    const typed = async (text: string) => {
+      await page.getByRole("combobox", { name: "Filter" }).fill(text);
+      await page.keyboard.press("Enter");
+    };
+    await typed("colour:red");
+    await page.getByText("“colour” is no key. The keys are state, agent").waitFor();
+    await typed('state:failed,rejected agent:second -owner:bot duration:<1h -has:retry text:"REFUND"');
+    await page.waitForURL((url) => url.searchParams.get("-owner") === "bot" && url.searchParams.get("duration") === "<1h");
+    await row.locator("mark", { hasText: "refund" }).first().waitFor();
+    expect(await page.getByRole("row").count()).toBe(2);
+    await axe(page);
+    // Without the text, a job can select the same tasks, and the counts show when they were created.
+    await page.getByRole("button", { name: "Remove text REFUND" }).click();
+    await page.keyboard.press("Escape"); // the suggestions cover the list
+    await page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await page.getByRole("region", { name: "Selection" }).getByRole("button", { name: "Retry" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Reason").fill("policy changed");
+    await dialog.getByRole("button", { name: "Dry run" }).click();
+    const found = (await h.api("/tasks?state=failed&agent=second&-owner=bot&max_duration=1h&retried=false")).tasks as unknown[];
+    await dialog.getByText(new RegExp(`^Retry these? ${found.length} tasks?\\?$|^Retry this 1 task\\?$`)).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Clear the selection" }).click();
+    const chart = page.getByRole("img", { name: /^When the tasks were created: .*failed/ });
+    const box = await chart.boundingBox();
+    if (!box) throw new Error("the histogram has no place");
+    await page.mouse.move(box.x + box.width * 0.9, box.y + 10);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width - 1, box.y + 10);
+    await page.mouse.up();
+    await page.waitForURL((url) => url.searchParams.has("since") && url.searchParams.has("until"));
+    await row.waitFor();
+    // The reader chooses the columns, and the browser keeps them.
+    await page.getByRole("button", { name: "Columns" }).click();
+    await page.getByRole("menuitem", { name: "Show: Context" }).click();
+    await page.getByRole("columnheader", { name: "Context" }).waitFor();
+    await page.reload();
+    await page.getByRole("columnheader", { name: "Context" }).waitFor();
+    await page.getByRole("button", { name: "Columns" }).click();
+    await page.getByRole("menuitem", { name: "Hide: Context" }).click();
+  });
+
+  test("goes through the tasks of a filter with j and k, and retries with r", async () => {
+    const context = "triage";
+    const sent = [];
+    for (const n of [1, 2, 3]) sent.push(await h.send(`fail:seat ${n}`, { context }));
+    const [first, second, third] = sent.map((t) => t.id) as [string, string, string];
+    const page = await h.open(`/tasks?state=failed&context=${context}`);
+    await page.getByRole("link", { name: third }).click();
+    const trail = page.getByRole("navigation", { name: "Place in the list" });
+    await trail.getByText("1 of 3").waitFor();
+    await page.keyboard.press("j");
+    await page.waitForURL(`**/tasks/${second}`);
+    await trail.getByText("2 of 3").waitFor();
+    await page.keyboard.press("j");
+    await page.waitForURL(`**/tasks/${first}`);
+    await trail.getByText("3 of 3").waitFor();
+    expect(await trail.getByRole("button", { name: "Next task" }).isDisabled()).toBe(true);
+    await page.keyboard.press("k");
+    await page.waitForURL(`**/tasks/${second}`);
+    await axe(page);
+    await page.keyboard.press("r");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Reason").fill("seats again");
+    await dialog.getByRole("button", { name: "Send again" }).click();
+    await page.getByRole("link", { name: "Open the new task" }).waitFor();
+    // The palette has the actions of the page, the agents and the tasks of the list.
+    await page.keyboard.press("Control+k");
+    await page.getByRole("option", { name: "Back to the list" }).waitFor();
+    await page.keyboard.type("seat 3");
+    await page.getByRole("option", { name: /^fail:seat 3/ }).click();
+    await page.waitForURL(`**/tasks/${third}`);
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("second");
+    await page.getByRole("option", { name: "second: its tasks" }).waitFor();
+    await axe(page);
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await page.keyboard.press("Escape");
+    await page.waitForURL(`**/tasks?state=failed&context=${context}`);
+    await page.getByRole("row", { name: second }).getByText("Retried").waitFor();
+  });
+
+  test("home says what needs attention, and each number leads to its tasks", async () => {
+    await h.send("echo:hello");
+    for (const theme of ["light", "dark"] as const) {
+      const page = await h.open("/", { theme });
+      await page
+        .getByRole("status")
+        .getByText(/need(s)? attention|All is well|something changed/)
+        .waitFor();
+      await page.getByRole("img", { name: /^Tasks of the last 24 hours: .*completed/ }).waitFor();
+      await axe(page);
+    }
+    const page = await h.open("/", { phone: true });
+    await page.getByRole("link", { name: /^Wait for people/ }).tap();
+    await page.waitForURL("**/tasks?state=input-required&state=auth-required");
+    await page.goBack();
+    await axe(page);
+  });
+
   test("searches in messages, and says how far back", async () => {
     const found = await h.send("fail:no such host", { agent: "second" });
     const other = await h.send("fail:another reason", { agent: "second" });
@@ -132,11 +241,11 @@ describe("the page of tasks", () => {
   });
 
   test("shows hostile names as text", async () => {
-    for (const text of hostile) await h.send("echo:x", { context: text, messageId: `m-${text}` });
+    for (const text of hostile) await h.send(`echo:${text}`, { context: text, messageId: `m-${text}` });
     const page = await h.open("/tasks");
     // Characters that turn a text around show as their code.
     for (const text of hostile.map(visible))
-      await page.getByRole("gridcell").getByText(text, { exact: true }).first().waitFor();
+      await page.getByRole("gridcell").getByText(`echo:${text}`, { exact: true }).first().waitFor();
     expect(await page.getByText("\u202E").count()).toBe(0);
     expect(await page.locator("[role=grid] img, [role=grid] script, [role=grid] iframe, [role=grid] svg").count()).toBe(0);
     for (const text of hostile) {

@@ -36,7 +36,7 @@ agents:
 
     // The first address, and what stands out there.
     const page = await h.open("/");
-    await page.getByRole("button", { name: /^Failed\s*1$/ }).click();
+    await page.getByRole("link", { name: /^Failed.*1 in the last hour/ }).click();
     await page.getByRole("link", { name: failed.id }).click();
     await page.getByText("Failed in run 1").waitFor();
     await page.getByText("no seat on flight 1138").first().waitFor();

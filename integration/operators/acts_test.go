@@ -82,7 +82,7 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 		return id
 	}
 	job := func() string {
-		id := op.act("/jobs", `{"action":"hold","dry_run":true,"reason":"r","filter":{"agent":"demo"}}`).text("id")
+		id := op.act("/jobs", `{"action":"hold","dry_run":true,"reason":"r","filter":{"agent":["demo"]}}`).text("id")
 		// It has not ended, and no process works on it.
 		db.Exec("UPDATE holdfast.admin_jobs SET ended_at = NULL, fence = fence + 1, claimed_until = now() + interval '1 hour' WHERE id = $1", id)
 		return id
@@ -137,7 +137,7 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 		}},
 		{"retire a worker", retire, worker, "workers retire ID", does{prints: "ID", action: "worker.retired"}},
 		{"retire nobody", retire, nobody, "workers retire ID", does{prints: "no such worker", code: 1, status: 404}},
-		{"begin a job", "/jobs", nobody, "", does{body: `,"action":"hold","filter":{"agent":"none"}`, status: 201, action: "job.created"}},
+		{"begin a job", "/jobs", nobody, "", does{body: `,"action":"hold","filter":{"agent":["none"]}`, status: 201, action: "job.created"}},
 		{"cancel a job", "/jobs/{id}/cancel", job, "", does{action: "job.canceled"}},
 		{"end a session", "/sessions/{id}/end", func() string { return session(t, r, op, secret) }, "", does{outcome: "ended", action: "session.ended"}},
 	}
@@ -194,7 +194,7 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 	again := op.act("/tasks/"+failed+"/retry", `{"reason":"r"}`, "Idempotency-Key", "k").text("new_task")
 	require.Equal(t, again, op.act("/tasks/"+failed+"/retry", `{"reason":"r"}`, "Idempotency-Key", "k").text("new_task"))
 	require.NotEqual(t, again, op.act("/tasks/"+failed+"/retry", `{"reason":"r"}`).text("new_task"))
-	for path, body := range map[string]string{"/jobs": `{"reason":"r","action":"hold","filter":{"agent":"none"}}`, "/keys": `{"reason":"r","subject":"x"}`} {
+	for path, body := range map[string]string{"/jobs": `{"reason":"r","action":"hold","filter":{"agent":["none"]}}`, "/keys": `{"reason":"r","subject":"x"}`} {
 		keyed := op.do("POST", path, body, "Idempotency-Key", "k")
 		require.Equal(t, []any{http.StatusBadRequest, "Idempotency-Key"}, []any{keyed.Status, keyed.text("field")}, path)
 	}

@@ -32,6 +32,11 @@ func TestFacts(t *testing.T) {
 	require.Equal(t, []string{asked, failed, data}, column(all[len(all)-3:], "id"), "the newest first")
 	require.Equal(t, []string{failed}, column(op.get("/tasks?state=failed").list("tasks"), "id"))
 	require.Len(t, op.get("/tasks?state=failed&state=input-required&agent=demo&tenant=&owner=").list("tasks"), 2)
+	require.Len(t, op.get("/tasks?state=failed&state=input-required&-state=failed&agent=demo&agent=x&-owner=bot&-agent=y").list("tasks"), 1)
+	require.Len(t, op.get("/tasks?max_duration=1h&retried=false&-tenant=t").list("tasks"), 5)
+	require.Empty(t, op.get("/tasks?min_duration=1h").list("tasks"))
+	why := op.get("/tasks?state=failed").list("tasks")[0]
+	require.Equal(t, "fail:"+why["reason"].(string), why["said"])
 	require.Empty(t, op.get("/tasks?agent=other").list("tasks"))
 	require.Empty(t, op.get("/tasks?tenant=t").list("tasks"))
 	require.Empty(t, op.get("/tasks?until=2000-01-01T00:00:00Z").list("tasks"))
@@ -107,7 +112,7 @@ func bodyOf(path string) string {
 	case "keys":
 		return `{"reason":"r","subject":"x"}`
 	case "jobs":
-		return `{"reason":"r","action":"hold","filter":{"agent":"none"}}`
+		return `{"reason":"r","action":"hold","filter":{"agent":["none"]}}`
 	}
 	return `{"reason":"r"}`
 }
@@ -150,7 +155,7 @@ func TestRights(t *testing.T) {
 			}
 		}
 		// A job needs the right of its action.
-		require.Equal(t, x.right < admin.Administer, op.peek("POST", "/jobs", `{"reason":"r","action":"purge","filter":{"agent":"none"}}`) == http.StatusForbidden, name)
+		require.Equal(t, x.right < admin.Administer, op.peek("POST", "/jobs", `{"reason":"r","action":"purge","filter":{"agent":["none"]}}`) == http.StatusForbidden, name)
 	}
 	stranger := as(t, r, "")
 	for _, o := range append(operations(unknown, unknown), admin.Operation{Method: "GET", Path: "/no/such"}) {
@@ -191,7 +196,7 @@ func tenantsSeeTheirOwn(t *testing.T, db *clustertest.DB, r *clustertest.Replica
 	}
 	own, other := as(t, r, op[0]), as(t, r, op[1])
 	foreign, mine := hooked(t, r, client[1], "ask:secret-of-b?"), hooked(t, r, client[0], "ask:mine?")
-	job := other.act("/jobs", `{"action":"hold","reason":"r","filter":{"agent":"demo"}}`).text("id")
+	job := other.act("/jobs", `{"action":"hold","reason":"r","filter":{"agent":["demo"]}}`).text("id")
 	matched, done, _, _ := other.done(job)
 	require.Equal(t, []int{1, 1}, []int{matched, done})
 	before := clustertest.One[string](db, "SELECT string_agg(t::text, E'\n') FROM holdfast.tasks t WHERE tenant = 'b'")
@@ -228,7 +233,7 @@ func tenantsSeeTheirOwn(t *testing.T, db *clustertest.DB, r *clustertest.Replica
 	}
 
 	// A job of an operator touches its tenant only, whatever its filter says.
-	for _, filter := range []string{`{"agent":"demo","states":["input-required"]}`, `{"tenant":"b"}`} {
+	for _, filter := range []string{`{"agent":["demo"],"state":["input-required"]}`, `{"tenant":["b"]}`} {
 		id := own.act("/jobs", `{"action":"purge","reason":"r","filter":`+filter+`}`).text("id")
 		own.done(id)
 	}
@@ -317,12 +322,16 @@ func TestBadInput(t *testing.T) {
 		{"POST", "/tasks/" + id + "/answer", `{"reason":"r","parts":[{}]}`, "parts[0]"},
 		{"POST", "/tasks/" + id + "/answer", `{"reason":"r","parts":[{"text":"x","url":"y"}]}`, "parts[0]"},
 		{"POST", "/tasks/" + id + "/answer", `{"reason":"r","text":"x","metadata":[]}`, "metadata"},
-		{"POST", "/jobs", `{"reason":"r","filter":{"agent":"a"}}`, "action"},
-		{"POST", "/jobs", `{"reason":"r","action":"explode","filter":{"agent":"a"}}`, "action"},
+		{"POST", "/jobs", `{"reason":"r","filter":{"agent":["a"]}}`, "action"},
+		{"POST", "/jobs", `{"reason":"r","action":"explode","filter":{"agent":["a"]}}`, "action"},
 		{"POST", "/jobs", `{"reason":"r","action":"cancel"}`, "filter"},
-		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"states":["sad"]}}`, "filter.states[0]"},
-		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"stats":["failed"]}}`, "stats"},
-		{"POST", "/jobs", `{"action":"cancel","filter":{"agent":"a"}}`, "reason"},
+		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"state":["sad"]}}`, "filter.state"},
+		{"POST", "/jobs", `{"reason":"r","action":"purge","filter":{"retried":["true"]}}`, "filter.retried"},
+		{"GET", "/tasks?min_duration=soon", "", "min_duration"},
+		{"GET", "/tasks?state=failed&-state=failed", "", "-state"},
+		{"GET", "/tasks?-colour=red", "", "-colour"},
+		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"stats":["failed"]}}`, "filter.stats"},
+		{"POST", "/jobs", `{"action":"cancel","filter":{"agent":["a"]}}`, "reason"},
 		{"POST", "/keys", `{"reason":"r"}`, "subject"},
 		{"POST", "/keys", `{"reason":"r","subject":"x","scopes":["a b"]}`, "scopes"},
 		{"POST", "/keys", `{"reason":"r","subject":"x","expires_in_seconds":-1}`, "expires_in_seconds"},

@@ -289,7 +289,7 @@ func TestJobsSurviveTheirReplica(t *testing.T) {
 	require.NoError(t, g.Wait())
 	other := send(a, "", "echo:x")
 	op := as(t, a, "")
-	const parked = `"filter":{"agent":"demo","states":["input-required"]}`
+	const parked = `"filter":{"agent":["demo"],"state":["input-required"]}`
 	dry := op.act("/jobs", `{"action":"cancel","reason":"try","dry_run":true,`+parked+`}`).text("id")
 	matched, done, skipped, failed := op.done(dry)
 	require.Equal(t, []int{tasks, 0, 0, 0}, []int{matched, done, skipped, failed})
@@ -326,12 +326,12 @@ func TestJobsSurviveTheirReplica(t *testing.T) {
 
 	// Retries of a job create one task each.
 	send(rest, "", "fail:x")
-	again := op.act("/jobs", `{"action":"retry","reason":"r","filter":{"states":["failed","completed"]}}`).text("id")
+	again := op.act("/jobs", `{"action":"retry","reason":"r","filter":{"state":["failed","completed"]}}`).text("id")
 	matched, done, skipped, failed = op.done(again)
 	require.Equal(t, []int{2, 1, 1, 0}, []int{matched, done, skipped, failed})
 	require.Equal(t, "done", op.act("/jobs/"+again+"/cancel", `{"reason":"late"}`).text("state"), "a job that has ended stays so")
 	// A further retry leaves out what was retried, but not the task that came of it.
-	twice := op.act("/jobs", `{"action":"retry","reason":"r","filter":{"states":["failed"]}}`).text("id")
+	twice := op.act("/jobs", `{"action":"retry","reason":"r","filter":{"state":["failed"]}}`).text("id")
 	matched, done, skipped, failed = op.done(twice)
 	require.Equal(t, []int{1, 1, 0, 0}, []int{matched, done, skipped, failed})
 	require.Equal(t, []string{twice, again, id, dry}, column(op.get("/jobs").list("jobs"), "id"))

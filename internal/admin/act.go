@@ -277,8 +277,7 @@ func (a *API) purge(ctx context.Context, on *act) (*outcome, error) {
 
 // purgeLines deletes the lines of a task that the operator may see from the exports.
 func (a *API) purgeLines(ctx context.Context, op *store.Operator, id task.ID) (lines int, err error) {
-	own := store.AdminFilter{Tenant: op.Tenant()}
-	return a.o.Retention.PurgeExports(ctx, func(t *task.Task) bool { return t.ID == id && own.Matches(t) })
+	return a.o.Retention.PurgeExports(ctx, func(t *task.Task) bool { return t.ID == id && op.Sees(t) })
 }
 
 // purgeLeft deletes the lines of a task from the exports that a purge has left that was cut off after it had deleted the task.

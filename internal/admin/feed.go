@@ -260,7 +260,7 @@ func (f *feed) round(ctx context.Context, looks bool) error {
 		if err != nil {
 			return err
 		}
-		if err := f.tell(r, rows); err != nil {
+		if err := f.tell(ctx, r, rows); err != nil {
 			return err
 		}
 		ids = ids[n:]
@@ -279,7 +279,7 @@ func (f *feed) round(ctx context.Context, looks bool) error {
 		if err != nil {
 			return err
 		}
-		if err := f.tell(r, rows); err != nil {
+		if err := f.tell(ctx, r, rows); err != nil {
 			return err
 		}
 		f.polled, f.partial = now, !whole
@@ -302,7 +302,7 @@ func (f *feed) look(ctx context.Context, now time.Time, r *round) error {
 		if err != nil {
 			return err
 		}
-		if err := f.tell(r, rows); err != nil {
+		if err := f.tell(ctx, r, rows); err != nil {
 			return err
 		}
 		if len(rows) < feedPage {
@@ -319,14 +319,20 @@ func (f *feed) look(ctx context.Context, now time.Time, r *round) error {
 }
 
 // tell adds the rows to a round that the lists do not know yet.
-func (f *feed) tell(r *round, rows []*store.AdminTask) error {
+func (f *feed) tell(ctx context.Context, r *round, rows []*store.AdminTask) error {
 	if len(f.sent) > feedRemembers {
 		clear(f.sent)
 	}
+	var news []*store.AdminTask
 	for _, t := range rows {
-		if seq, known := f.sent[t.Task.ID]; known && seq >= t.Task.LastSeq {
-			continue
+		if seq, known := f.sent[t.Task.ID]; !known || seq < t.Task.LastSeq {
+			news = append(news, t)
 		}
+	}
+	if err := f.o.Store.Describe(ctx, news); err != nil {
+		return err
+	}
+	for _, t := range news {
 		f.sent[t.Task.ID] = t.Task.LastSeq
 		row, err := newTold(t)
 		if err != nil {

@@ -15,7 +15,7 @@ func TestSlowListsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFeed(Options{})
 	a, b := "a", "b"
-	slow, other := f.follow(&store.AdminFilter{Tenant: &a}), f.follow(&store.AdminFilter{Tenant: &b})
+	slow, other := f.follow(&store.AdminFilter{Tenant: store.Among{}.Only(a)}), f.follow(&store.AdminFilter{Tenant: store.Among{}.Only(b)})
 	for i := range feedBuffer + 5 {
 		row, err := newTold(&store.AdminTask{Task: &task.Task{ID: store.NewID(), Tenant: "a", LastSeq: task.Seq(i)}})
 		require.NoError(t, err)

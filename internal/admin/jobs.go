@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -18,53 +19,26 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/web"
 )
 
-// jobFilter selects the tasks of a job.
-type jobFilter struct {
-	States  []string  `json:"states,omitempty"`
-	Agent   string    `json:"agent,omitempty"`
-	Tenant  *string   `json:"tenant,omitempty"`
-	Owner   *string   `json:"owner,omitempty"`
-	Context string    `json:"context,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
-	Until   time.Time `json:"until,omitzero"`
-	// StatusBefore selects the tasks whose newest status is older.
-	StatusBefore time.Time `json:"status_before,omitzero"`
-}
+// jobFilter selects the tasks of a job: it has the parameters of a list of tasks, each with its values.
+type jobFilter url.Values
 
-func (f *jobFilter) filter() (*store.AdminFilter, error) {
-	out := &store.AdminFilter{Agent: f.Agent, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.Context, Since: f.Since, Until: f.Until, StatusBefore: f.StatusBefore}
-	for _, member := range []struct {
-		name string
-		text *string
-	}{{"agent", &f.Agent}, {"tenant", f.Tenant}, {"owner", f.Owner}, {"context", &f.Context}} {
-		if v := member.text; v != nil && badText(*v) {
-			return nil, web.Invalid("filter."+member.name, notText)
-		}
+func (f jobFilter) filter() (*store.AdminFilter, error) {
+	if len(f) == 0 {
+		return nil, web.Invalid("filter", "selects every task; give state, agent, tenant, owner, context, since, until or status_before")
 	}
-	for i, name := range f.States {
-		state, ok := task.ParseState(name)
-		if !ok {
-			return nil, web.Invalid(fmt.Sprintf("filter.states[%d]", i), fmt.Sprintf("%q is not a state; use one of %s", name, stateNames()))
-		}
-		if !slices.Contains(out.States, state) {
-			out.States = append(out.States, state)
-		}
-	}
-	if len(f.States) == 0 && f.Agent == "" && f.Tenant == nil && f.Owner == nil && f.Context == "" && f.Since.IsZero() && f.Until.IsZero() &&
-		f.StatusBefore.IsZero() {
-		return nil, web.Invalid("filter", "selects every task; give states, agent, tenant, owner, context, since, until or status_before")
-	}
-	return out, nil
+	q := &query{values: url.Values(f), within: "filter."}
+	out := q.filter()
+	return out, q.done()
 }
 
 // spare makes the filter of a purge leave tasks alone that have not ended, unless it says whose or which tasks it selects.
-func (f *jobFilter) spare() {
-	if len(f.States) > 0 || f.Tenant != nil || f.Owner != nil || f.Context != "" {
+func (f jobFilter) spare() {
+	if f["state"] != nil || f["tenant"] != nil || f["owner"] != nil || f["context"] != nil {
 		return
 	}
 	for _, s := range task.States {
 		if s.Terminal() {
-			f.States = append(f.States, s.String())
+			f["state"] = append(f["state"], s.String())
 		}
 	}
 }
@@ -120,10 +94,14 @@ func (a *API) addJob(x *exchange) error {
 	if err := body.check(body.Action); err != nil {
 		return err
 	}
-	if _, err := body.Filter.filter(); err != nil {
+	filtered, err := body.Filter.filter()
+	if err != nil {
 		return err
 	}
 	if body.Action == actPurge {
+		if filtered.Retried != nil {
+			return web.Invalid("filter.retried", "is not for a purge; exports do not say which tasks were retried")
+		}
 		body.Filter.spare()
 	}
 	if err := x.reasoned(body.Reason); err != nil {
@@ -388,13 +366,12 @@ func (a *API) batch(ctx context.Context, op *store.Operator, j *store.Job, opts 
 // purgeExports deletes the tasks of a purge from the exports, also those that retention has deleted from the database. It keeps the job
 // meanwhile, because the files may be large.
 func (a *API) purgeExports(ctx context.Context, op *store.Operator, j *store.Job, filter *store.AdminFilter) error {
-	own := store.AdminFilter{Tenant: op.Tenant()}
 	base := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := a.o.Retention.PurgeExports(ctx, func(t *task.Task) bool { return own.Matches(t) && filter.Matches(t) })
+		_, err := a.o.Retention.PurgeExports(ctx, func(t *task.Task) bool { return op.Sees(t) && filter.Matches(t) })
 		ended <- err
 	}()
 	renew := time.NewTicker(jobRenewed)

@@ -17,14 +17,14 @@ func TestFiltersOfJobsAreRefused(t *testing.T) {
 	for _, member := range []string{"agent", "tenant", "owner", "context"} {
 		for _, value := range []string{`a\u0000b`, long} {
 			var f jobFilter
-			require.NoError(t, json.Unmarshal([]byte(`{"`+member+`":"`+value+`"}`), &f))
+			require.NoError(t, json.Unmarshal([]byte(`{"`+member+`":["`+value+`"]}`), &f))
 			_, err := f.filter()
 			var p *web.Problem
 			require.ErrorAs(t, err, &p)
 			require.Equal(t, "filter."+member, p.Field)
 		}
 		var f jobFilter
-		require.NoError(t, json.Unmarshal([]byte(`{"`+member+`":"`+long[1:]+`"}`), &f))
+		require.NoError(t, json.Unmarshal([]byte(`{"`+member+`":["`+long[1:]+`"]}`), &f))
 		_, err := f.filter()
 		require.NoError(t, err)
 	}

@@ -17,6 +17,7 @@ import (
 // misspelt filter ignored, every task would match.
 type query struct {
 	values url.Values
+	within string // what is before the names in errors
 	read   []string
 	err    error
 }
@@ -31,29 +32,42 @@ func parseQuery(raw string) (*query, error) {
 
 func (q *query) bad(name, format string, args ...any) {
 	if q.err == nil {
-		q.err = web.Invalid(name, fmt.Sprintf(format, args...))
+		q.err = web.Invalid(q.within+name, fmt.Sprintf(format, args...))
 	}
 }
 
 // text returns a parameter that is given once at most.
 func (q *query) text(name string) (value string, given bool) {
-	q.read = append(q.read, name)
-	values, given := q.values[name]
-	switch {
-	case !given:
+	values := q.texts(name)
+	if len(values) == 0 {
 		return "", false
-	case len(values) > 1:
+	}
+	if len(values) > 1 {
 		q.bad(name, "must be given once")
-	case badText(values[0]):
-		q.bad(name, notText)
 	}
 	return values[0], true
 }
 
+// maxTexts bounds how often a parameter may be given.
+const maxTexts = 100
+
 // badText reports whether the database would refuse a text as a value to search for, or whether it is too long for one.
 func badText(v string) bool { return len(v) > 1024 || strings.ContainsRune(v, 0) }
 
-const notText = "must not be longer than 1024 bytes, and have no NUL"
+// texts returns all values of a parameter.
+func (q *query) texts(name string) []string {
+	q.read = append(q.read, name)
+	values := q.values[name]
+	if len(values) > maxTexts {
+		q.bad(name, "must not be given more than %d times", maxTexts)
+	}
+	for _, v := range values {
+		if badText(v) {
+			q.bad(name, "must not be longer than 1024 bytes, and have no NUL")
+		}
+	}
+	return values
+}
 
 // word is text that must not be empty if it is given.
 func (q *query) word(name string) string {
@@ -116,6 +130,18 @@ func (q *query) time(name string) time.Time {
 	return t
 }
 
+func (q *query) duration(name string) time.Duration {
+	v, given := q.text(name)
+	if !given {
+		return 0
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d <= 0 {
+		q.bad(name, "%q is not a duration; write 30s, 5m or 1h30m", v)
+	}
+	return d
+}
+
 // id reads the UUID of a task, or in the parameter before the place of the next page.
 func (q *query) id(name string) (id task.ID) {
 	v, given := q.text(name)
@@ -150,22 +176,44 @@ func (q *query) reason(f *store.AdminFilter) (reason string, given bool) {
 	return values[0], true
 }
 
-// filter reads the parameters that select tasks.
+// filter reads the parameters that select tasks. A minus before a name leaves out the tasks that have one of its values.
 func (q *query) filter() *store.AdminFilter {
+	among := func(name string) store.Among { return store.Among{Is: q.texts(name), Not: q.texts("-" + name)} }
 	f := &store.AdminFilter{
-		Agent: q.word("agent"), Tenant: q.optional("tenant"), Owner: q.optional("owner"), ContextID: q.word("context"),
-		Since: q.time("since"), Until: q.time("until"),
+		Agent: among("agent"), Tenant: among("tenant"), Owner: among("owner"), ContextID: q.word("context"), Since: q.time("since"), Until: q.time("until"),
+		StatusBefore: q.time("status_before"), MinDuration: q.duration("min_duration"), MaxDuration: q.duration("max_duration"),
 	}
-	q.read = append(q.read, "state")
-	for _, name := range q.values["state"] {
-		state, ok := task.ParseState(name)
-		if !ok {
-			q.bad("state", "%q is not a state; use one of %s", name, stateNames())
-		} else if !slices.Contains(f.States, state) {
-			f.States = append(f.States, state)
+	if slices.Contains(f.Agent.Is, "") {
+		q.bad("agent", "must not be empty; leave it out for all")
+	}
+	if q.optional("retried") != nil {
+		retried := q.flag("retried")
+		f.Retried = &retried
+	}
+	is, not := q.states("state"), q.states("-state")
+	for _, s := range task.States {
+		if (len(is) == 0 || slices.Contains(is, s)) && !slices.Contains(not, s) {
+			f.States = append(f.States, s)
 		}
 	}
+	if len(f.States) == 0 {
+		q.bad("-state", "leaves no state")
+	}
+	if len(f.States) == len(task.States) {
+		f.States = nil
+	}
 	return f
+}
+
+func (q *query) states(name string) (out []task.State) {
+	for _, v := range q.texts(name) {
+		state, ok := task.ParseState(v)
+		if !ok {
+			q.bad(name, "%q is not a state; use one of %s", v, stateNames())
+		}
+		out = append(out, state)
+	}
+	return out
 }
 
 func stateNames() string {
@@ -187,7 +235,7 @@ func (q *query) done() error {
 			if len(q.read) > 0 {
 				known = "it has " + strings.Join(q.read, ", ")
 			}
-			return web.Invalid(name, "is no parameter of this operation; "+known)
+			return web.Invalid(q.within+name, "is no parameter of this operation; "+known)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -127,25 +128,19 @@ func (a *API) tasksStream(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
 	}
-	nothing := false
 	if x.who.Bound {
-		nothing = filter.Tenant != nil && *filter.Tenant != x.who.Caller.Tenant
-		filter.Tenant = &x.who.Caller.Tenant
+		filter.Tenant = filter.Tenant.Only(x.who.Caller.Tenant)
 	}
 	s, end, err := a.open(x)
 	if err != nil {
 		return err
 	}
 	defer end()
-	a.follow(s, filter, after, resuming, nothing) // an error means that the client has left
+	a.follow(s, filter, after, resuming) // an error means that the client has left
 	return nil
 }
 
-func (a *API) follow(s *stream, filter *store.AdminFilter, after int64, resuming, nothing bool) {
-	if nothing {
-		// The filter names a tenant that the operator does not see.
-		filter = &store.AdminFilter{Tenant: filter.Tenant, Agent: "\x00"}
-	}
+func (a *API) follow(s *stream, filter *store.AdminFilter, after int64, resuming bool) {
 	// Follow before the database is read: a change is either read or told.
 	w := a.feed.follow(filter)
 	defer a.feed.leave(w)
@@ -197,13 +192,16 @@ func (a *API) begin(s *stream, w *follower, after int64, resuming bool) error {
 				return err
 			}
 			r.resync = !whole
-			for _, t := range rows {
+			rows = slices.DeleteFunc(rows, func(t *store.AdminTask) bool {
 				// An open task without a run has changed if its status has.
 				state := t.Task.Status.State
 				old := !state.Terminal() && state != task.StateWorking && t.Task.Status.At.Before(since)
-				if !whole || old || !w.belongs(t) {
-					continue
-				}
+				return !whole || old || !w.belongs(t)
+			})
+			if err := a.o.Store.Describe(ctx, rows); err != nil {
+				return err
+			}
+			for _, t := range rows {
 				row, err := newTold(t)
 				if err != nil {
 					return err

@@ -22,7 +22,7 @@ func viewTask(t *store.AdminTask) shown.Task {
 		State: h.Status.State, StatusAt: h.Status.At, CreatedAt: h.CreatedAt, LastSeq: h.LastSeq, Direct: h.Direct,
 		Attempt: t.Attempt, Runs: t.Runs, Turns: t.Turns, Pending: t.Pending, Worker: t.Worker, ClaimedAt: t.ClaimedAt,
 		CancelRequestedAt: t.CancelRequested, HeldAt: t.HeldAt, RetriedAs: h.RetriedAs, ArtifactBytes: t.ArtifactBytes,
-		TraceID: tracing.Context{Parent: h.Traceparent}.TraceID(),
+		TraceID: tracing.Context{Parent: h.Traceparent}.TraceID(), Said: t.Said, Reason: t.Reason, Tokens: t.Tokens,
 	}
 }
 
@@ -47,26 +47,26 @@ func (a *API) tasks(x *exchange) error {
 		return err
 	}
 	page := shown.TasksPage{Tasks: []shown.Task{}}
-	if id != "" {
-		t, err := x.op.Find(x.ctx, id)
-		switch {
-		case task.KindOf(err) == task.NotFound:
-		case err != nil:
-			return err
-		case f.Matches(t.Task):
-			page.Tasks = append(page.Tasks, viewTask(t))
-		}
-		return x.ok(page)
-	}
 	var found *store.AdminPage
 	var err error
 	switch {
+	case id != "":
+		found = &store.AdminPage{}
+		var t *store.AdminTask
+		if t, err = x.op.Find(x.ctx, id); task.KindOf(err) == task.NotFound {
+			err = nil
+		} else if err == nil && f.Matches(t.Task) {
+			found.Tasks = append(found.Tasks, t)
+		}
 	case failed:
 		found, err = x.op.FailedFor(x.ctx, f, sameReason(reason), before, limit)
 	case text != "":
 		found, err = x.op.Search(x.ctx, f, text, before, limit)
 	default:
 		found, err = x.op.List(x.ctx, f, before, limit)
+	}
+	if err == nil {
+		err = a.o.Store.Describe(x.ctx, found.Tasks)
 	}
 	if err != nil {
 		return err
@@ -85,6 +85,10 @@ type countsView struct {
 	Counts map[string]int64 `json:"counts"`
 	// CountedSince is how far back the tasks were counted; absent: all of them.
 	CountedSince time.Time `json:"counted_since,omitzero"`
+	// Created has, by state, the numbers of tasks created in each interval since Begins.
+	Created      map[task.State][]int64 `json:"created"`
+	Begins       time.Time              `json:"begins"`
+	WidthSeconds float64                `json:"width_seconds"`
 }
 
 func (a *API) counts(x *exchange) error {
@@ -96,7 +100,9 @@ func (a *API) counts(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := countsView{Counts: map[string]int64{}, CountedSince: counted.Since}
+	view := countsView{
+		Counts: map[string]int64{}, CountedSince: counted.Since, Created: counted.Created, Begins: counted.Begins.UTC(), WidthSeconds: counted.Width.Seconds(),
+	}
 	for _, state := range task.States {
 		view.Counts[state.String()] = counted.ByState[state]
 	}
@@ -106,6 +112,9 @@ func (a *API) counts(x *exchange) error {
 func (a *API) task(x *exchange) error {
 	t, err := x.found()
 	if err != nil {
+		return err
+	}
+	if err := a.o.Store.Describe(x.ctx, []*store.AdminTask{t}); err != nil {
 		return err
 	}
 	d := shown.TaskDetail{Task: viewTask(t), Metadata: t.Task.Metadata}

@@ -59,11 +59,11 @@ func (b *bulk) given(cmd *cobra.Command) bool {
 }
 
 // filter returns the filter of a job. An empty tenant or owner that is given means that of callers without one.
-func (b *bulk) filter(cmd *cobra.Command) (map[string]any, error) {
-	filter := map[string]any{}
+func (b *bulk) filter(cmd *cobra.Command) (map[string][]string, error) {
+	filter := map[string][]string{}
 	for name, value := range map[string]string{"agent": b.agent, "tenant": b.tenant, "owner": b.owner, "context": b.context} {
 		if cmd.Flags().Changed(name) {
-			filter[name] = value
+			filter[name] = []string{value}
 		}
 	}
 	for _, name := range b.states {
@@ -72,10 +72,10 @@ func (b *bulk) filter(cmd *cobra.Command) (map[string]any, error) {
 		}
 	}
 	if len(b.states) > 0 {
-		filter["states"] = b.states
+		filter["state"] = b.states
 	}
 	if b.olderThan > 0 {
-		filter["status_before"] = time.Now().Add(-b.olderThan).UTC()
+		filter["status_before"] = []string{time.Now().Add(-b.olderThan).UTC().Format(time.RFC3339Nano)}
 	}
 	return filter, nil
 }

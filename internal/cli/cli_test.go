@@ -423,7 +423,7 @@ func TestPurgeNeedsConfirmation(t *testing.T) {
 	}
 	api := newFake()
 	operating(api).succeeds(t, "tasks", "purge", "--tenant", "", "--context", "c1", "--yes")
-	require.JSONEq(t, `{"tenant":"","context":"c1"}`, api.asked[0], "the empty tenant is a tenant")
+	require.JSONEq(t, `{"tenant":[""],"context":["c1"]}`, api.asked[0], "the empty tenant is a tenant")
 }
 
 // An interrupted verb says which job servers continue.

@@ -425,8 +425,8 @@ func TestFiltersBecomeJobs(t *testing.T) {
 	require.Equal(t, "job 0199a3c1-0000-7000-8000-000000000007 done: 3 matched, 2 done, 1 skipped, 0 failed\n", r.out)
 	require.Equal(t, exitFailed, run("retry", "--tenant", "", "--last", "--reason", "fixed").code, "a task failed")
 	require.Len(t, bodies, 2)
-	require.JSONEq(t, `{"action":"cancel","dry_run":true,"filter":{"agent":"x","states":["working","input-required"]},"reason":"holdfast tasks cancel"}`, bodies[0])
-	require.JSONEq(t, `{"action":"retry","dry_run":false,"filter":{"tenant":""},"last":true,"reason":"fixed"}`, bodies[1])
+	require.JSONEq(t, `{"action":"cancel","dry_run":true,"filter":{"agent":["x"],"state":["working","input-required"]},"reason":"holdfast tasks cancel"}`, bodies[0])
+	require.JSONEq(t, `{"action":"retry","dry_run":false,"filter":{"tenant":[""]},"last":true,"reason":"fixed"}`, bodies[1])
 
 	for want, args := range map[string][]string{
 		"give ids or a filter, not both": {"cancel", "id", "--agent", "x"},

@@ -40,7 +40,7 @@ func TestInterruptedJobsAreGivenBack(t *testing.T) {
 	defer func() { _ = conn.Close(context.Background()) }()
 	storetest.Must(conn.Exec(t.Context(), "BEGIN; SELECT FROM holdfast.tasks FOR UPDATE"))(t)
 
-	body := map[string]any{"action": "hold", "reason": "r", "filter": map[string]string{"agent": "a"}}
+	body := map[string]any{"action": "hold", "reason": "r", "filter": map[string][]string{"agent": {"a"}}}
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	var interrupted shown.Job
@@ -92,7 +92,7 @@ func TestOperatorsInACommand(t *testing.T) {
 		"SELECT concat_ws(' ', subject, agent, object, reason) FROM holdfast.v_audit WHERE action = 'push.tested'").Scan(&entry))
 	require.Equal(t, "me a t/alice to see", entry)
 
-	for filter, states := range map[string]string{`{"agent":"a"}`: `,"states":["completed","failed","canceled","rejected"]`, `{"owner":"alice"}`: ""} {
+	for filter, states := range map[string]string{`{"agent":["a"]}`: `,"state":["completed","failed","canceled","rejected"]`, `{"owner":["alice"]}`: ""} {
 		var j shown.Job
 		body := map[string]any{"action": "purge", "reason": "r", "dry_run": true, "filter": json.RawMessage(filter)}
 		require.NoError(t, api.Post(t.Context(), "/jobs", body, &j))

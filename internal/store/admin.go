@@ -2,14 +2,17 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
@@ -38,6 +41,9 @@ func (s *Store) Operator(by task.Caller, bound bool) *Operator {
 // By returns the operator.
 func (o *Operator) By() task.Caller { return o.by }
 
+// Sees reports whether the operator may see a task.
+func (o *Operator) Sees(t *task.Task) bool { return !o.bound || t.Tenant == o.by.Tenant }
+
 // Tenant returns the only tenant that the operator sees; nil: all.
 func (o *Operator) Tenant() *string {
 	if !o.bound {
@@ -57,6 +63,9 @@ type AdminTask struct {
 	CancelRequested time.Time // zero: no
 	HeldAt          time.Time // zero: no hold
 	ArtifactBytes   int64
+	// Describe reads these.
+	Said, Reason string
+	Tokens       int64
 }
 
 func adminTask(r *dbsqlc.Task) *AdminTask {
@@ -103,33 +112,45 @@ func (o *Operator) byID(ctx context.Context, id uuid.UUID) (*AdminTask, error) {
 	return adminTask(&row), nil
 }
 
+// Among selects the values of Is (nil: all) that are not in Not.
+type Among struct{ Is, Not []string }
+
+// Only returns the part of a that is v: nothing, if a does not select it.
+func (a Among) Only(v string) Among {
+	if !a.has(v) {
+		return Among{Is: []string{}}
+	}
+	return Among{Is: []string{v}}
+}
+
+func (a Among) has(v string) bool {
+	return (a.Is == nil || slices.Contains(a.Is, v)) && !slices.Contains(a.Not, v)
+}
+
 // AdminFilter selects tasks. An empty field selects all.
 type AdminFilter struct {
-	States    []task.State
-	Agent     string
-	Tenant    *string
-	Owner     *string
-	ContextID string
-	Since     time.Time // created at or after
-	Until     time.Time // created before
+	States               []task.State
+	Agent, Tenant, Owner Among
+	ContextID            string
+	Since                time.Time // created at or after
+	Until                time.Time // created before
 	// StatusBefore selects those whose newest status is older.
 	StatusBefore time.Time
+	// MinDuration and MaxDuration bound the time from the creation to the end, or to now.
+	MinDuration, MaxDuration time.Duration
+	Retried                  *bool // whether a retry has made another task of it
 }
 
 // Matches reports whether a task is one of the filter.
 func (f *AdminFilter) Matches(t *task.Task) bool {
-	if len(f.States) > 0 {
-		found := false
-		for _, s := range f.States {
-			found = found || s == t.Status.State
-		}
-		if !found {
-			return false
-		}
+	created, until := partition.TimeOf(t.ID), time.Now()
+	if t.Status.State.Terminal() {
+		until = t.Status.At
 	}
-	created := partition.TimeOf(t.ID)
-	return (f.Agent == "" || f.Agent == t.Agent) && (f.Tenant == nil || *f.Tenant == t.Tenant) && (f.Owner == nil || *f.Owner == t.Owner) &&
-		(f.ContextID == "" || f.ContextID == t.ContextID) &&
+	lasted := until.Sub(created)
+	return (len(f.States) == 0 || slices.Contains(f.States, t.Status.State)) &&
+		f.Agent.has(t.Agent) && f.Tenant.has(t.Tenant) && f.Owner.has(t.Owner) && (f.ContextID == "" || f.ContextID == t.ContextID) &&
+		(f.MinDuration == 0 || lasted >= f.MinDuration) && (f.MaxDuration == 0 || lasted <= f.MaxDuration) && (f.Retried == nil || *f.Retried != t.RetriedAs.IsZero()) &&
 		(f.Since.IsZero() || !created.Before(f.Since)) && (f.Until.IsZero() || created.Before(f.Until)) &&
 		(f.StatusBefore.IsZero() || t.Status.At.Before(f.StatusBefore))
 }
@@ -262,21 +283,20 @@ func (p *AdminPage) SearchedSince() time.Time {
 }
 
 func (o *Operator) params(f *AdminFilter, before task.ID) dbsqlc.AdminTasksParams {
-	arg := dbsqlc.AdminTasksParams{
-		Before: uuid.Max, LowestState: int16(task.StateSubmitted), HighestState: int16(task.StateRejected), Agent: f.Agent,
-		ByTenant: f.Tenant != nil, ByOwner: f.Owner != nil, StatusBefore: Newest.At,
-	}
-	if f.Tenant != nil {
-		arg.Tenant = *f.Tenant
-	}
-	if f.Owner != nil {
-		arg.Owner = *f.Owner
-	}
+	tenants := f.Tenant
 	if o.bound {
-		arg.ByTenant, arg.Tenant = true, o.by.Tenant
-		if f.Tenant != nil && *f.Tenant != o.by.Tenant {
-			arg.Before = uuid.Nil // nothing
-		}
+		tenants = tenants.Only(o.by.Tenant)
+	}
+	arg := dbsqlc.AdminTasksParams{
+		Before: uuid.Max, LowestState: int16(task.StateSubmitted), HighestState: int16(task.StateRejected), StatusBefore: Newest.At,
+		Agents: f.Agent.Is, NotAgents: f.Agent.Not, Tenants: tenants.Is, NotTenants: tenants.Not, Owners: f.Owner.Is, NotOwners: f.Owner.Not,
+		MinDuration: f.MinDuration, MaxDuration: cmp.Or(f.MaxDuration, math.MaxInt64),
+	}
+	if f.MinDuration == 0 {
+		arg.MinDuration = math.MinInt64 // clocks differ
+	}
+	if f.Retried != nil {
+		arg.Retried = pgtype.Bool{Bool: *f.Retried, Valid: true}
 	}
 	// Open and ended tasks have partitions of their own, and a window reads only the ones that it needs.
 	open, ended := len(f.States) == 0, len(f.States) == 0
@@ -338,7 +358,8 @@ func (o *Operator) page(ctx context.Context, f *AdminFilter, arg dbsqlc.AdminTas
 	}
 	return o.s.q.AdminTasksOfContext(ctx, o.sees.db, dbsqlc.AdminTasksOfContextParams{
 		ContextID: cleanName(f.ContextID), Before: arg.Before, Since: arg.Since, LowestState: arg.LowestState, HighestState: arg.HighestState,
-		States: arg.States, Agent: arg.Agent, ByTenant: arg.ByTenant, Tenant: arg.Tenant, ByOwner: arg.ByOwner, Owner: arg.Owner, StatusBefore: arg.StatusBefore, MaxRows: arg.MaxRows,
+		States: arg.States, StatusBefore: arg.StatusBefore, Agents: arg.Agents, NotAgents: arg.NotAgents, Tenants: arg.Tenants, NotTenants: arg.NotTenants,
+		Owners: arg.Owners, NotOwners: arg.NotOwners, Retried: arg.Retried, MinDuration: arg.MinDuration, MaxDuration: arg.MaxDuration, MaxRows: arg.MaxRows,
 	})
 }
 
@@ -347,19 +368,59 @@ type AdminCounts struct {
 	ByState map[task.State]int64
 	// Since is how far back the tasks were counted; zero: all of the filter's.
 	Since time.Time
+	// Begins is where the first of the intervals of Width begins, and Created has for each the numbers of tasks created in it.
+	Begins  time.Time
+	Width   time.Duration
+	Created map[task.State][]int64
+}
+
+// countIntervals is how many intervals of creation counts have, up to now or the end of the filter.
+const countIntervals = 60
+
+// spans sets the intervals of counts: of the time of the filter, and without one of a day.
+func (c *AdminCounts) spans(f *AdminFilter, now time.Time) {
+	end := now
+	if !f.Until.IsZero() && f.Until.Before(now) {
+		end = f.Until
+	}
+	if c.Begins = f.Since; f.Since.IsZero() || !f.Since.Before(end) {
+		c.Begins = end.Add(-24 * time.Hour)
+	}
+	c.Width = max(time.Second, end.Sub(c.Begins)/countIntervals)
+	c.Created = map[task.State][]int64{}
+}
+
+func (c *AdminCounts) add(rows []dbsqlc.AdminCountsRow) {
+	for _, r := range rows {
+		state := task.State(r.State)
+		c.ByState[state] += r.Tasks
+		if r.Bucket >= 0 {
+			if c.Created[state] == nil {
+				c.Created[state] = make([]int64, countIntervals)
+			}
+			c.Created[state][min(r.Bucket, countIntervals-1)] += r.Tasks
+		}
+	}
 }
 
 // Count counts the tasks of a filter, the newest first, among a bounded number of tasks.
 func (o *Operator) Count(ctx context.Context, f *AdminFilter) (*AdminCounts, error) {
-	arg := o.params(f, task.ID{})
-	c := &AdminCounts{ByState: map[task.State]int64{}}
+	now, err := o.s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	arg, c := o.params(f, task.ID{}), &AdminCounts{ByState: map[task.State]int64{}}
+	c.spans(f, now)
+	of := dbsqlc.AdminCountsOfContextParams{
+		Begins: c.Begins, Width: c.Width.Seconds(), ContextID: cleanName(f.ContextID), Before: arg.Before, Since: arg.Since,
+		LowestState: arg.LowestState, HighestState: arg.HighestState, States: arg.States, StatusBefore: arg.StatusBefore,
+		Agents: arg.Agents, NotAgents: arg.NotAgents, Tenants: arg.Tenants, NotTenants: arg.NotTenants, Owners: arg.Owners, NotOwners: arg.NotOwners,
+		Retried: arg.Retried, MinDuration: arg.MinDuration, MaxDuration: arg.MaxDuration,
+	}
 	if f.ContextID != "" {
-		rows, err := o.s.q.AdminCountsOfContext(ctx, o.sees.db, dbsqlc.AdminCountsOfContextParams{
-			ContextID: cleanName(f.ContextID), Before: arg.Before, Since: arg.Since, LowestState: arg.LowestState, HighestState: arg.HighestState,
-			States: arg.States, Agent: arg.Agent, ByTenant: arg.ByTenant, Tenant: arg.Tenant, ByOwner: arg.ByOwner, Owner: arg.Owner,
-		})
+		rows, err := o.s.q.AdminCountsOfContext(ctx, o.sees.db, of)
 		for _, r := range rows {
-			c.ByState[task.State(r.State)] += r.Tasks
+			c.add([]dbsqlc.AdminCountsRow{dbsqlc.AdminCountsRow(r)})
 		}
 		return c, translate("count tasks", err)
 	}
@@ -369,22 +430,57 @@ func (o *Operator) Count(ctx context.Context, f *AdminFilter) (*AdminCounts, err
 			return nil, err
 		}
 		rows, err := o.s.q.AdminCounts(ctx, o.sees.db, dbsqlc.AdminCountsParams{
-			Before: arg.Before, Since: end, LowestState: arg.LowestState, HighestState: arg.HighestState,
-			States: arg.States, Agent: arg.Agent, ByTenant: arg.ByTenant, Tenant: arg.Tenant, ByOwner: arg.ByOwner, Owner: arg.Owner,
+			Begins: of.Begins, Width: of.Width, Before: arg.Before, Since: end, LowestState: arg.LowestState, HighestState: arg.HighestState,
+			States: arg.States, StatusBefore: arg.StatusBefore, Agents: arg.Agents, NotAgents: arg.NotAgents, Tenants: arg.Tenants,
+			NotTenants: arg.NotTenants, Owners: arg.Owners, NotOwners: arg.NotOwners, Retried: arg.Retried, MinDuration: arg.MinDuration, MaxDuration: arg.MaxDuration,
 		})
 		if err != nil {
 			return nil, translate("count tasks", err)
 		}
-		for _, r := range rows {
-			c.ByState[task.State(r.State)] += r.Tasks
-		}
-		if last {
+		if c.add(rows); last {
 			return c, nil
 		}
 		arg.Before = end
 	}
 	c.Since = partition.TimeOf(arg.Before)
 	return c, nil
+}
+
+// saidMost bounds what lists say of why a task failed, in characters.
+const saidMost = 200
+
+// Describe reads what lists say of tasks that a view has found: the beginning of the client's first message, why they failed, and the
+// tokens that their last events report.
+func (s *Store) Describe(ctx context.Context, tasks []*AdminTask) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	words, why := dbsqlc.TaskWordsParams{}, dbsqlc.StatusReasonsParams{Most: saidMost}
+	by := map[uuid.UUID]*AdminTask{}
+	for _, t := range tasks {
+		id := uuid.UUID(t.Task.ID)
+		by[id], words.Tasks, words.Seqs = t, append(words.Tasks, id), append(words.Seqs, int64(t.Task.LastSeq))
+		if st := t.Task.Status; st.State == task.StateFailed || st.State == task.StateRejected {
+			why.Tasks, why.Seqs = append(why.Tasks, id), append(why.Seqs, int64(st.Seq))
+		}
+	}
+	words.Lowest, words.Highest = span(words.Tasks)
+	rows, err := s.q.TaskWords(ctx, s.api, words)
+	if err != nil {
+		return translate("read what tasks are about", err)
+	}
+	for _, r := range rows {
+		by[r.Task].Said, by[r.Task].Tokens = r.Said, r.Tokens
+	}
+	if len(why.Tasks) == 0 {
+		return nil
+	}
+	why.Lowest, why.Highest = span(why.Tasks)
+	reasons, err := s.q.StatusReasons(ctx, s.api, why)
+	for _, r := range reasons {
+		by[r.Task].Reason = r.Reason
+	}
+	return translate("read why tasks failed", err)
 }
 
 // AdminEvent is an event of a log as it is stored.

@@ -68,13 +68,23 @@ func TestAdminLists(t *testing.T) {
 	require.Equal(t, 1000, n)
 	n, _ = failed(op, AdminFilter{Until: time.Unix(0, 0)}, 300)
 	require.Zero(t, n)
-	owner := "o1"
-	n, _ = failed(op, AdminFilter{Owner: &owner}, 300)
+	n, _ = failed(op, AdminFilter{Owner: Among{Is: []string{"o1"}}}, 300)
 	require.Equal(t, 1045, n)
+	n, _ = failed(op, AdminFilter{Owner: Among{Is: []string{"o1", "o2"}}, Agent: Among{Not: []string{"a0"}}, Tenant: Among{Not: []string{"t1"}}}, 300)
+	require.Equal(t, 30, n)
+	hour, retried := time.Hour, true
+	n, _ = failed(op, AdminFilter{MinDuration: hour}, 300)
+	require.Zero(t, n)
+	n, _ = failed(op, AdminFilter{MaxDuration: hour, Retried: new(bool)}, 300)
+	require.Equal(t, 5500, n)
+	n, _ = failed(op, AdminFilter{Retried: &retried}, 300)
+	require.Zero(t, n)
 
 	counts := storetest.Must(op.Count(t.Context(), &AdminFilter{}))(t)
 	require.Equal(t, map[task.State]int64{task.StateCompleted: 4455, task.StateFailed: 45, task.StateInputRequired: 1000}, counts.ByState)
 	require.True(t, counts.Since.IsZero())
+	require.Equal(t, 24*time.Minute, counts.Width)
+	require.EqualValues(t, 45, counts.Created[task.StateFailed][countIntervals-1], "all were created just now")
 	counts = storetest.Must(op.Count(t.Context(), &AdminFilter{ContextID: "ctx100"}))(t)
 	require.EqualValues(t, 9, counts.ByState[task.StateFailed])
 
@@ -85,8 +95,7 @@ func TestAdminLists(t *testing.T) {
 		own := s.Operator(task.Caller{Tenant: "t1", Subject: "op"}, true)
 		n, _ = failed(own, AdminFilter{}, 500)
 		require.Equal(t, 1450, n)
-		other := "t2"
-		n, _ = failed(own, AdminFilter{Tenant: &other}, 500)
+		n, _ = failed(own, AdminFilter{Tenant: Among{Is: []string{"t2"}}}, 500)
 		require.Zero(t, n)
 		counts := storetest.Must(own.Count(t.Context(), &AdminFilter{}))(t)
 		require.Equal(t, map[task.State]int64{task.StateCompleted: 450, task.StateInputRequired: 1000}, counts.ByState)

@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"log/slog"
+	"math"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -62,8 +63,10 @@ func (x *victim) argument(name string) any {
 		return []uuid.UUID{x.id}
 	case "Tenant", "Owner":
 		return strings.ToLower(name)
-	case "Owners":
-		return []string{"owner"}
+	case "Owners", "Tenants":
+		return []string{strings.ToLower(strings.TrimSuffix(name, "s"))}
+	case "MaxDuration":
+		return time.Duration(math.MaxInt64)
 	case "Agent":
 		return x.agent
 	case "Agents":
@@ -174,7 +177,7 @@ func init() {
 		"an operator's": {"CallsOf", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
 		"an operator's, of the whole server, or of a task that a view has found": {
 			"AdminRuns", "AdminQueued", "AdminProcesses", "AdminOutages", "AdminAudit", "JobAdd", "JobsForget", "JobGet", "Jobs", "JobCancel",
-			"AdminUsage", "StatusReasons", "PushLags", "PushLagsOfHosts", "Duties", "TableSizes", "DatabaseFacts", "OldestTask",
+			"AdminUsage", "TaskWords", "StatusReasons", "PushLags", "PushLagsOfHosts", "Duties", "TableSizes", "DatabaseFacts", "OldestTask",
 		},
 		"where a page of an operator ends, rounded: the time itself would tell of another tenant": {"AdminWindow", "AgentWindows", "PushWindow"},
 		"the live lists of a replica, which filter in memory":                                     {"AdminTasksByID", "AdminTasksSince", "AdminChanged"},

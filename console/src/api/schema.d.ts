@@ -58,18 +58,34 @@ export interface paths {
                     reason?: string;
                     /** @description repeat it for several states */
                     state?: components["parameters"]["state"];
-                    /** @description the name of an agent */
-                    agent?: components["parameters"]["agent"];
-                    /** @description empty for tasks without a tenant */
-                    tenant?: components["parameters"]["tenant"];
-                    /** @description empty for tasks without an owner */
-                    owner?: components["parameters"]["owner"];
+                    /** @description no tasks in these states */
+                    "-state"?: components["parameters"]["notState"];
+                    /** @description tasks of one of these agents */
+                    agent?: components["parameters"]["agents"];
+                    /** @description no tasks of these agents */
+                    "-agent"?: components["parameters"]["notAgents"];
+                    /** @description tasks of one of these tenants; empty for tasks without one */
+                    tenant?: components["parameters"]["tenants"];
+                    /** @description no tasks of these tenants */
+                    "-tenant"?: components["parameters"]["notTenants"];
+                    /** @description tasks of one of these owners; empty for tasks without one */
+                    owner?: components["parameters"]["owners"];
+                    /** @description no tasks of these owners */
+                    "-owner"?: components["parameters"]["notOwners"];
                     /** @description the id of a context */
                     context?: components["parameters"]["context"];
                     /** @description tasks created at this time or later */
                     since?: components["parameters"]["since"];
                     /** @description tasks created before this time */
                     until?: components["parameters"]["until"];
+                    /** @description tasks whose newest status is older */
+                    status_before?: components["parameters"]["statusBefore"];
+                    /** @description tasks that took at least this long from their creation to their end, or to now */
+                    min_duration?: components["parameters"]["minDuration"];
+                    /** @description tasks that took at most this long */
+                    max_duration?: components["parameters"]["maxDuration"];
+                    /** @description whether a retry has made another task of it */
+                    retried?: components["parameters"]["retried"];
                     /** @description only the task with this id */
                     id?: components["parameters"]["id3"];
                     /** @description next of the page before */
@@ -116,18 +132,34 @@ export interface paths {
                 query?: {
                     /** @description repeat it for several states */
                     state?: components["parameters"]["state"];
-                    /** @description the name of an agent */
-                    agent?: components["parameters"]["agent"];
-                    /** @description empty for tasks without a tenant */
-                    tenant?: components["parameters"]["tenant"];
-                    /** @description empty for tasks without an owner */
-                    owner?: components["parameters"]["owner"];
+                    /** @description no tasks in these states */
+                    "-state"?: components["parameters"]["notState"];
+                    /** @description tasks of one of these agents */
+                    agent?: components["parameters"]["agents"];
+                    /** @description no tasks of these agents */
+                    "-agent"?: components["parameters"]["notAgents"];
+                    /** @description tasks of one of these tenants; empty for tasks without one */
+                    tenant?: components["parameters"]["tenants"];
+                    /** @description no tasks of these tenants */
+                    "-tenant"?: components["parameters"]["notTenants"];
+                    /** @description tasks of one of these owners; empty for tasks without one */
+                    owner?: components["parameters"]["owners"];
+                    /** @description no tasks of these owners */
+                    "-owner"?: components["parameters"]["notOwners"];
                     /** @description the id of a context */
                     context?: components["parameters"]["context"];
                     /** @description tasks created at this time or later */
                     since?: components["parameters"]["since"];
                     /** @description tasks created before this time */
                     until?: components["parameters"]["until"];
+                    /** @description tasks whose newest status is older */
+                    status_before?: components["parameters"]["statusBefore"];
+                    /** @description tasks that took at least this long from their creation to their end, or to now */
+                    min_duration?: components["parameters"]["minDuration"];
+                    /** @description tasks that took at most this long */
+                    max_duration?: components["parameters"]["maxDuration"];
+                    /** @description whether a retry has made another task of it */
+                    retried?: components["parameters"]["retried"];
                 };
                 header?: never;
                 path?: never;
@@ -168,18 +200,34 @@ export interface paths {
                 query?: {
                     /** @description repeat it for several states */
                     state?: components["parameters"]["state"];
-                    /** @description the name of an agent */
-                    agent?: components["parameters"]["agent"];
-                    /** @description empty for tasks without a tenant */
-                    tenant?: components["parameters"]["tenant"];
-                    /** @description empty for tasks without an owner */
-                    owner?: components["parameters"]["owner"];
+                    /** @description no tasks in these states */
+                    "-state"?: components["parameters"]["notState"];
+                    /** @description tasks of one of these agents */
+                    agent?: components["parameters"]["agents"];
+                    /** @description no tasks of these agents */
+                    "-agent"?: components["parameters"]["notAgents"];
+                    /** @description tasks of one of these tenants; empty for tasks without one */
+                    tenant?: components["parameters"]["tenants"];
+                    /** @description no tasks of these tenants */
+                    "-tenant"?: components["parameters"]["notTenants"];
+                    /** @description tasks of one of these owners; empty for tasks without one */
+                    owner?: components["parameters"]["owners"];
+                    /** @description no tasks of these owners */
+                    "-owner"?: components["parameters"]["notOwners"];
                     /** @description the id of a context */
                     context?: components["parameters"]["context"];
                     /** @description tasks created at this time or later */
                     since?: components["parameters"]["since"];
                     /** @description tasks created before this time */
                     until?: components["parameters"]["until"];
+                    /** @description tasks whose newest status is older */
+                    status_before?: components["parameters"]["statusBefore"];
+                    /** @description tasks that took at least this long from their creation to their end, or to now */
+                    min_duration?: components["parameters"]["minDuration"];
+                    /** @description tasks that took at most this long */
+                    max_duration?: components["parameters"]["maxDuration"];
+                    /** @description whether a retry has made another task of it */
+                    retried?: components["parameters"]["retried"];
                     /** @description the same for clients that cannot set the header */
                     last_event_id?: components["parameters"]["lastEventIdQuery"];
                 };
@@ -2636,6 +2684,12 @@ export interface components {
             artifact_bytes: number;
             /** @description the trace of the request that created it; absent: it was not traced */
             trace_id?: string;
+            /** @description the beginning of the client's first message; absent: it has no text, or is large */
+            said?: string;
+            /** @description why a task failed or was rejected, shortened */
+            reason?: string;
+            /** @description the tokens that its last 8 events report */
+            tokens?: number;
         };
         tasks: {
             tasks: components["schemas"]["task"][];
@@ -2654,6 +2708,16 @@ export interface components {
             counts: {
                 [key: string]: number;
             };
+            /** @description by state, how many tasks were created in each of 60 intervals: of the filter's time, and without one of the last 24 hours */
+            created: {
+                [key: string]: number[];
+            };
+            /**
+             * Format: date-time
+             * @description of the first interval
+             */
+            begins: string;
+            width_seconds: number;
             /**
              * Format: date-time
              * @description how far back the tasks were counted; absent if all were
@@ -2710,6 +2774,12 @@ export interface components {
             artifact_bytes: number;
             /** @description the trace of the request that created it; absent: it was not traced */
             trace_id?: string;
+            /** @description the beginning of the client's first message; absent: it has no text, or is large */
+            said?: string;
+            /** @description why a task failed or was rejected, shortened */
+            reason?: string;
+            /** @description the tokens that its last 8 events report */
+            tokens?: number;
             metadata?: unknown;
             /** @description the message of the status as it is stored */
             status_message?: unknown;
@@ -3356,22 +3426,9 @@ export interface components {
                 [key: string]: unknown;
             }[];
         };
+        /** @description the parameters of a list of tasks that select them, each with its values; without state, tenant, owner and context a purge selects tasks that have ended */
         filter: {
-            /** @description default: all; for a purge without tenant, owner and context: those of tasks that have ended */
-            states?: components["schemas"]["state"][];
-            agent?: string;
-            tenant?: string;
-            owner?: string;
-            context?: string;
-            /** Format: date-time */
-            since?: string;
-            /** Format: date-time */
-            until?: string;
-            /**
-             * Format: date-time
-             * @description only tasks whose newest status is older
-             */
-            status_before?: string;
+            [key: string]: string[];
         };
         jobRequest: {
             /** @enum {unknown} */
@@ -3449,6 +3506,28 @@ export interface components {
         after: number;
         /** @description the name of an agent */
         agent: string;
+        /** @description tasks of one of these agents */
+        agents: string[];
+        /** @description no tasks of these agents */
+        notAgents: string[];
+        /** @description tasks of one of these tenants; empty for tasks without one */
+        tenants: string[];
+        /** @description no tasks of these tenants */
+        notTenants: string[];
+        /** @description tasks of one of these owners; empty for tasks without one */
+        owners: string[];
+        /** @description no tasks of these owners */
+        notOwners: string[];
+        /** @description no tasks in these states */
+        notState: components["schemas"]["state"][];
+        /** @description tasks whose newest status is older */
+        statusBefore: string;
+        /** @description tasks that took at least this long from their creation to their end, or to now */
+        minDuration: string;
+        /** @description tasks that took at most this long */
+        maxDuration: string;
+        /** @description whether a retry has made another task of it */
+        retried: boolean;
         /** @description the id of the artifact; percent-encode a slash */
         artifact: string;
         /** @description next of the page before */
@@ -3503,8 +3582,6 @@ export interface components {
         object: string;
         /** @description asc, or desc for the newest event first */
         order: "asc" | "desc";
-        /** @description empty for tasks without an owner */
-        owner: string;
         /** @description an owner */
         owner2: string;
         /** @description the number of the part, from 0 on */
@@ -3628,6 +3705,17 @@ export type ParameterTalkReason = components['parameters']['talkReason'];
 export type ParameterAction = components['parameters']['action'];
 export type ParameterAfter = components['parameters']['after'];
 export type ParameterAgent = components['parameters']['agent'];
+export type ParameterAgents = components['parameters']['agents'];
+export type ParameterNotAgents = components['parameters']['notAgents'];
+export type ParameterTenants = components['parameters']['tenants'];
+export type ParameterNotTenants = components['parameters']['notTenants'];
+export type ParameterOwners = components['parameters']['owners'];
+export type ParameterNotOwners = components['parameters']['notOwners'];
+export type ParameterNotState = components['parameters']['notState'];
+export type ParameterStatusBefore = components['parameters']['statusBefore'];
+export type ParameterMinDuration = components['parameters']['minDuration'];
+export type ParameterMaxDuration = components['parameters']['maxDuration'];
+export type ParameterRetried = components['parameters']['retried'];
 export type ParameterArtifact = components['parameters']['artifact'];
 export type ParameterBefore = components['parameters']['before'];
 export type ParameterBefore2 = components['parameters']['before2'];
@@ -3655,7 +3743,6 @@ export type ParameterMethod = components['parameters']['method'];
 export type ParameterName = components['parameters']['name'];
 export type ParameterObject = components['parameters']['object'];
 export type ParameterOrder = components['parameters']['order'];
-export type ParameterOwner = components['parameters']['owner'];
 export type ParameterOwner2 = components['parameters']['owner2'];
 export type ParameterPart = components['parameters']['part'];
 export type ParameterSince = components['parameters']['since'];

@@ -53,6 +53,7 @@ export function DataTable<T extends object>({
   onSelect,
   footer,
   handle,
+  lines = 1,
 }: {
   label: string;
   columns: Column<T>[];
@@ -64,9 +65,12 @@ export function DataTable<T extends object>({
   onSelect?: (row: T, index: number, range: boolean) => void;
   footer?: ReactNode;
   handle?: Ref<TableHandle>;
+  /** lines is how many lines of text a row has. */
+  lines?: 1 | 2;
 }) {
   const narrow = useNarrow();
-  const height = useMedia("(pointer: coarse)") ? 44 : 34;
+  const coarse = useMedia("(pointer: coarse)");
+  const height = lines === 2 ? 52 : coarse ? 44 : 34;
   const scroller = useRef<HTMLDivElement>(null);
   const [cursor, setCursor] = useState(-1);
   const focusNext = useRef(false);

@@ -1,13 +1,12 @@
 import { useId, useRef, useState } from "react";
-import type { State } from "../api/schema";
-import { add, type Field, fieldHelp, fields, type TaskFilter, without } from "../lib/filter";
+import { format, type Key, keyHelp, keys, parse, type TaskFilter, without } from "../lib/filter";
 import { useShortcut } from "../lib/shortcuts";
 import { stateNames, states } from "../lib/states";
 import { visible } from "../lib/text";
 import "./FilterField.css";
 
-/** Suggestions are values that the reader may want, by field. */
-export type Suggestions = Partial<Record<Field, readonly string[]>>;
+/** Suggestions are values that the reader may want, by key. */
+export type Suggestions = Partial<Record<Key, readonly string[]>>;
 
 interface Choice {
   text: string;
@@ -17,36 +16,52 @@ interface Choice {
 }
 
 const times = ["15m", "1h", "24h", "7d", "30d"];
+const fixed: Suggestions = {
+  state: states,
+  since: times,
+  until: times,
+  duration: [">10s", ">1m", ">10m", "<1s"],
+  has: ["retry"],
+};
+
+/** split divides what was typed before its last term, which choices complete. */
+function split(typed: string): [head: string, last: string] {
+  const last = /(?:"[^"]*"?|[^\s"])*$/.exec(typed)?.[0] ?? "";
+  return [typed.slice(0, typed.length - last.length), last];
+}
 
 function choicesFor(typed: string, suggestions: Suggestions): Choice[] {
-  const match = /^(\w+):\s*(.*)$/.exec(typed);
-  const field = fields.find((f) => f === match?.[1]);
-  if (field) {
-    const value = (match?.[2] ?? "").toLowerCase();
-    const all: readonly string[] =
-      field === "state" ? states : field === "since" || field === "until" ? times : (suggestions[field] ?? []);
-    const some = all
+  const [, last] = split(typed);
+  const match = /^(-?)(\w+):(?:[^,]*,)*(.*)$/.exec(last);
+  const key = keys.find((k) => k === match?.[2]);
+  if (match && key) {
+    const value = (match[3] ?? "").toLowerCase();
+    const before = last.slice(0, last.length - value.length);
+    const some = (fixed[key] ?? suggestions[key] ?? [])
       .filter((v) => v.toLowerCase().includes(value))
       .slice(0, 12)
       .map((v) => ({
-        text: `${field}:${v}`,
-        help: field === "state" ? stateNames[v as keyof typeof stateNames] : "",
+        text: before + (/[\s",]/.test(v) ? `"${v}"` : v),
+        help: key === "state" ? stateNames[v as keyof typeof stateNames] : "",
         whole: true,
       }));
     if (some.length > 0 || value) return some;
-    const none = field === "owner" || field === "tenant";
-    return [{ text: `${field}:`, help: none ? `tasks without ${field}` : fieldHelp[field], whole: none }];
+    const none = key === "owner" || key === "tenant";
+    return [{ text: last, help: none ? `tasks without ${key}` : keyHelp[key], whole: none }];
   }
-  const lower = typed.toLowerCase();
-  const out: Choice[] = fields
-    .filter((f) => f.startsWith(lower))
-    .map((f) => ({ text: `${f}:`, help: fieldHelp[f], whole: false }));
-  if (typed) {
-    for (const s of states) if (s.startsWith(lower)) out.push({ text: `state:${s}`, help: stateNames[s], whole: true });
+  const minus = last.startsWith("-") ? "-" : "";
+  const lower = last.slice(minus.length).toLowerCase();
+  const out: Choice[] = keys
+    .filter((k) => k.startsWith(lower))
+    .map((k) => ({ text: `${minus}${k}:`, help: minus ? `without: ${keyHelp[k]}` : keyHelp[k], whole: false }));
+  if (last) {
+    for (const s of states) if (s.startsWith(lower)) out.push({ text: `${minus}state:${s}`, help: stateNames[s], whole: true });
     for (const a of suggestions.agent ?? [])
-      if (a.toLowerCase().startsWith(lower)) out.push({ text: `agent:${a}`, help: "", whole: true });
-    out.push({ text: `text:"${typed}"`, help: "tasks of which a message says this", whole: true });
-    out.push({ text: `id:${typed}`, help: "the task with this id", whole: true });
+      if (a.toLowerCase().startsWith(lower)) out.push({ text: `${minus}agent:${a}`, help: "", whole: true });
+    if (!minus) {
+      out.push({ text: `text:"${last.replaceAll('"', "")}"`, help: "tasks of which a message says this", whole: true });
+      out.push({ text: `id:${last}`, help: "the task with this id", whole: true });
+    }
   }
   return out;
 }
@@ -70,15 +85,8 @@ export function FilterField({
   useShortcut("/", "Filter", "Lists", () => input.current?.focus());
 
   const choices = open ? choicesFor(typed, suggestions) : [];
-  const tokens = fields.flatMap((name): { name: Field; value: string; state?: State }[] =>
-    name === "state"
-      ? filter.state.map((s) => ({ name, value: s, state: s }))
-      : filter[name] === undefined
-        ? []
-        : [{ name, value: filter[name] || "(none)" }],
-  );
   const take = (text: string) => {
-    const next = add(filter, text, Date.now());
+    const next = parse(filter, text, Date.now());
     if (typeof next === "string") {
       setFault(next);
       return;
@@ -90,9 +98,10 @@ export function FilterField({
     onChange(next);
   };
   const choose = (choice: Choice) => {
+    const text = split(typed)[0] + choice.text;
     setAt(-1);
-    if (choice.whole) take(choice.text);
-    else setTyped(choice.text);
+    if (choice.whole) take(text);
+    else setTyped(text);
     input.current?.focus();
   };
 
@@ -104,22 +113,26 @@ export function FilterField({
         <svg viewBox="0 0 16 16" aria-hidden="true">
           <path d="M7 12a5 5 0 1 0 0-10 5 5 0 0 0 0 10Zm3.6-1.4L14 14" />
         </svg>
-        {tokens.map((t) => (
-          <span key={t.name + t.value} className="filter-token">
-            <span className="filter-name">{t.name}</span>
-            <span className="filter-value">{visible(t.value)}</span>
-            <button
-              type="button"
-              aria-label={`Remove ${t.name} ${visible(t.value)}`}
-              onClick={() => {
-                onChange(without(filter, t.name, t.state));
-                input.current?.focus();
-              }}
-            >
-              ×
-            </button>
-          </span>
-        ))}
+        {filter.map((t) => {
+          const shown = visible(t.value) || "(none)";
+          const name = t.not ? `-${t.key}` : t.key;
+          return (
+            <span key={format(t)} className="filter-token" data-not={t.not || undefined}>
+              <span className="filter-name">{name}</span>
+              <span className="filter-value">{shown}</span>
+              <button
+                type="button"
+                aria-label={`Remove ${name} ${shown}`}
+                onClick={() => {
+                  onChange(without(filter, t));
+                  input.current?.focus();
+                }}
+              >
+                ×
+              </button>
+            </span>
+          );
+        })}
         <input
           ref={input}
           value={typed}
@@ -131,7 +144,9 @@ export function FilterField({
           aria-autocomplete="list"
           aria-invalid={fault ? true : undefined}
           aria-describedby={fault ? `${id}-fault` : undefined}
-          placeholder={tokens.length === 0 ? "Filter by state, agent, owner, time or id" : ""}
+          placeholder={
+            filter.length === 0 ? "Filter: state:failed agent:weather -owner:bot duration:>30s, or words of a message" : ""
+          }
           autoComplete="off"
           autoCapitalize="off"
           spellCheck={false}
@@ -162,14 +177,14 @@ export function FilterField({
               setOpen(false);
               setFault("");
             } else if (event.key === "Backspace" && typed === "") {
-              const last = tokens.at(-1);
-              if (last) onChange(without(filter, last.name, last.state));
+              const last = filter.at(-1);
+              if (last) onChange(without(filter, last));
             }
           }}
         />
-        {tokens.length === 0 && typed === "" && <kbd>/</kbd>}
-        {tokens.length > 0 && (
-          <button type="button" className="filter-clear" onClick={() => onChange({ state: [] })}>
+        {filter.length === 0 && typed === "" && <kbd>/</kbd>}
+        {filter.length > 0 && (
+          <button type="button" className="filter-clear" onClick={() => onChange([])}>
             Clear
           </button>
         )}

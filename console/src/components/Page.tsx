@@ -3,12 +3,15 @@ import "./Page.css";
 
 /** Page is the frame of a page: its title, what belongs beside it, and the rest, which scrolls. */
 export function Page({
+  crumbs,
   title,
   name,
   actions,
   children,
   fixed,
 }: {
+  /** crumbs lead to what the page is a part of. */
+  crumbs?: ReactNode;
   title: ReactNode;
   /** name is the title for the tab of the browser, if title is no text. */
   name?: string;
@@ -24,6 +27,7 @@ export function Page({
   return (
     <main className={fixed ? "page page-fixed" : "page"} id="main" tabIndex={-1}>
       <header className="page-head">
+        {crumbs}
         <h1>{title}</h1>
         {actions && <div className="page-actions">{actions}</div>}
       </header>

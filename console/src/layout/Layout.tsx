@@ -54,6 +54,7 @@ export function Layout() {
                 <Link
                   to={page.to}
                   className="layout-link"
+                  activeOptions={{ exact: page.to === "/" }}
                   activeProps={{ "aria-current": "page" }}
                   onClick={() => setOpen(false)}
                 >

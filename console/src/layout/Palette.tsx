@@ -1,8 +1,14 @@
+import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useId, useMemo, useState } from "react";
+import { get } from "../api/client";
 import { Dialog } from "../components/Dialog";
+import { parse, toSearch } from "../lib/filter";
+import { recent } from "../lib/place";
 import { change, settings } from "../lib/settings";
-import { useShortcut } from "../lib/shortcuts";
+import { type Shortcut, useShortcut, useShortcuts } from "../lib/shortcuts";
+import { stateNames } from "../lib/states";
+import { line, shortId } from "../lib/text";
 import { builtin, useViews } from "../lib/views";
 import { useMe } from "./me";
 import { may, pages } from "./nav";
@@ -15,10 +21,10 @@ interface Command {
   run: () => void;
 }
 
-/** Palette finds pages, views, settings and tasks by typing. */
+/** Palette finds pages, agents, tasks, views, settings and what the page can do by typing. */
 export function Palette({ onKeys }: { onKeys: () => void }) {
   const [open, setOpen] = useState(false);
-  useShortcut("Mod+k", "Search pages, views and task ids", "Everywhere", () => setOpen(true));
+  useShortcut("Mod+k", "Search pages, agents, tasks and actions", "Everywhere", () => setOpen(true));
   return (
     <Dialog open={open} onClose={() => setOpen(false)} title="Go to or do" wide>
       <Search onClose={() => setOpen(false)} onKeys={onKeys} />
@@ -35,16 +41,41 @@ export function score(name: string, typed: string): number {
   return a.includes(b) ? 1 : 0;
 }
 
+/** isAction says whether a shortcut does something that has a name outside its place, unlike a move in a list. */
+function isAction(s: Shortcut): boolean {
+  return s.group !== "Everywhere" && s.group !== "Go to" && !/^(Arrow|Home|End|Enter|[jkx]$)/.test(s.keys);
+}
+
+/** filters offers what was typed as a filter of tasks. */
+function filters(text: string, go: (search: ReturnType<typeof toSearch>) => void): Command[] {
+  const filter = parse([], text, Date.now());
+  if (typeof filter === "string") return [];
+  return [{ name: `Find tasks: ${text}`, group: "Filter", run: () => go(toSearch(filter)) }];
+}
+
 function Search({ onClose, onKeys }: { onClose: () => void; onKeys: () => void }) {
   const id = useId();
   const navigate = useNavigate();
   const saved = useViews();
+  const shortcuts = useShortcuts();
   const { data: me } = useMe();
+  const { data: agents } = useQuery({
+    queryKey: ["agents"],
+    queryFn: ({ signal }) => get("/agents", { signal }),
+    staleTime: 60_000,
+  });
   const [typed, setTyped] = useState("");
   const [at, setAt] = useState(0);
 
   const commands = useMemo<Command[]>(
     () => [
+      ...shortcuts.filter(isAction).map((s) => ({
+        name: s.label,
+        group: "Action",
+        keys: s.keys,
+        // The dialog keeps the keys to itself until it is closed.
+        run: () => void setTimeout(() => s.run(new KeyboardEvent("keydown"))),
+      })),
       ...pages
         .filter((p) => may(p.to, me))
         .map((p) => ({ name: p.name, group: "Page", keys: `g ${p.key}`, run: () => void navigate({ to: p.to }) })),
@@ -52,6 +83,28 @@ function Search({ onClose, onKeys }: { onClose: () => void; onKeys: () => void }
         name: `Tasks: ${v.name}`,
         group: "View",
         run: () => void navigate({ to: "/tasks", search: v.search }),
+      })),
+      ...(agents?.agents ?? []).flatMap((a) => [
+        {
+          name: a.name,
+          group: "Agent",
+          run: () => void navigate({ to: "/agents/$name", params: { name: a.name } }),
+        },
+        {
+          name: `${a.name}: its tasks`,
+          group: "Agent",
+          run: () => void navigate({ to: "/tasks", search: { agent: a.name } }),
+        },
+        {
+          name: `${a.name}: talk to it`,
+          group: "Agent",
+          run: () => void navigate({ to: "/talk", search: { agent: a.name } }),
+        },
+      ]),
+      ...recent().map((t) => ({
+        name: `${line(t.said ?? "", 60)} ${shortId(t.task_id)} · ${stateNames[t.state]}`.trim(),
+        group: "Task",
+        run: () => void navigate({ to: "/tasks/$id", params: { id: t.id } }),
       })),
       { name: "Theme: light", group: "Setting", run: () => change({ theme: "light" }) },
       { name: "Theme: dark", group: "Setting", run: () => change({ theme: "dark" }) },
@@ -68,9 +121,14 @@ function Search({ onClose, onKeys }: { onClose: () => void; onKeys: () => void }
       },
       { name: "Keyboard shortcuts", group: "Help", keys: "?", run: onKeys },
     ],
-    [me, saved, navigate, onKeys],
+    [me, saved, navigate, onKeys, shortcuts, agents],
   );
   const text = typed.trim();
+  const opening = (task: string): Command => ({
+    name: `Open task ${task}`,
+    group: "Task",
+    run: () => void navigate({ to: "/tasks/$id", params: { id: task } }),
+  });
   const found = text
     ? [
         ...commands
@@ -78,15 +136,9 @@ function Search({ onClose, onKeys }: { onClose: () => void; onKeys: () => void }
           .filter((c) => c.fit > 0)
           .sort((a, b) => b.fit - a.fit)
           .map((c) => c.command),
-        ...(text.includes(" ")
-          ? []
-          : [
-              {
-                name: `Open task ${text}`,
-                group: "Task",
-                run: () => void navigate({ to: "/tasks/$id", params: { id: text } }),
-              },
-            ]),
+        ...(/\s|:/.test(text) ? [] : [opening(text)]),
+        ...filters(text, (search) => void navigate({ to: "/tasks", search })),
+        ...(/\s/.test(text) || !text.includes(":") ? [] : [opening(text)]),
       ]
     : commands;
   const run = (command: Command | undefined) => {
@@ -104,7 +156,7 @@ function Search({ onClose, onKeys }: { onClose: () => void; onKeys: () => void }
         aria-controls={`${id}-list`}
         aria-activedescendant={found.length > 0 ? `${id}-${at}` : undefined}
         aria-autocomplete="list"
-        placeholder="A page, a view, a setting, or the id of a task"
+        placeholder="A page, an agent, an action, a task, or a filter such as state:failed"
         autoComplete="off"
         spellCheck={false}
         value={typed}

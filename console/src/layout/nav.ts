@@ -2,6 +2,7 @@
 import type { Me } from "../api/schema";
 
 export const pages = [
+  { to: "/", name: "Home", key: "h", icon: "M2.5 7.5 8 3l5.5 4.5M4 6.5v6.5h8V6.5M6.8 13V9.5h2.4V13" },
   { to: "/tasks", name: "Tasks", key: "t", icon: "M3 4.5h10M3 8h10M3 11.5h6" },
   { to: "/inbox", name: "Inbox", key: "i", icon: "M2.5 9 4.5 3h7l2 6v4h-11zM2.5 9h3.2l.8 1.6h3l.8-1.6h3.2" },
   { to: "/talk", name: "Talk", key: "c", icon: "M3 3.5h10v7H8l-3 2.5v-2.5H3z" },

@@ -20,6 +20,13 @@ export function count(n: number): string {
   return whole.format(n);
 }
 
+/** short returns "950", "1.2k" or "34M". */
+export function short(n: number): string {
+  const at = n < 1000 ? 0 : n < 999_500 ? 1 : n < 999_500_000 ? 2 : 3;
+  const scaled = n / 1000 ** at;
+  return `${at === 0 ? n : scaled < 99.5 ? Number(scaled.toPrecision(2)) : Math.round(scaled)}${["", "k", "M", "G"][at]}`;
+}
+
 /** upTo returns a number that was counted up to a bound: "10,000+". */
 export function upTo(n: number, bound: number): string {
   return n >= bound ? `${count(bound)}+` : count(n);

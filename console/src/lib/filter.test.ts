@@ -1,45 +1,69 @@
 import { expect, describe as group, test } from "vitest";
-import { add, describe, fromSearch, isEmpty, type TaskFilter, toJob, toQuery, toSearch, toTime, without } from "./filter";
+import {
+  describe,
+  format,
+  fromJob,
+  fromSearch,
+  parse,
+  type TaskFilter,
+  toggle,
+  toJob,
+  toQuery,
+  toSearch,
+  toTime,
+  within,
+  without,
+} from "./filter";
 import { parseSearch, stringifySearch } from "./search";
 
 const now = Date.parse("2026-11-26T12:00:00Z");
-const none: TaskFilter = { state: [] };
+const typed = (text: string) => {
+  const filter = parse([], text, now);
+  return typeof filter === "string" ? filter : filter.map(format).join(" ");
+};
 
 group("the filter of tasks", () => {
   test("survives an address", () => {
-    const address = "?state=failed&state=rejected&agent=we+ather&owner=&since=2h&text=a+%22b&reason=&id=a%26b";
+    const address =
+      "?state=failed&state=rejected&agent=we+ather&-agent=pay&owner=&-owner=bot&since=2h&duration=%3E30s&has=retry&text=a+b&reason=";
     const filter = fromSearch(parseSearch(address));
-    expect(filter).toEqual({
-      state: ["failed", "rejected"],
-      agent: "we ather",
-      owner: "",
-      since: "2h",
-      text: 'a "b',
-      reason: "",
-      id: "a&b",
-    });
+    expect(describe(filter)).toBe(
+      "state failed, rejected · agent we ather · not agent pay · owner (none) · not owner bot · since 2h · duration >30s · has retry · text a b · reason (none)",
+    );
     expect(stringifySearch(toSearch(filter))).toBe(address);
+    expect(fromSearch(parseSearch("?id=a%26b&state=failed"))).toEqual([{ key: "id", value: "a&b" }]);
   });
 
   test("ignores what it does not know", () => {
-    expect(fromSearch(parseSearch("?state=lost&agent=&x=1"))).toEqual(none);
-    expect(isEmpty(none)).toBe(true);
+    expect(fromSearch(parseSearch("?state=lost&agent=&x=1&-since=2h&since=soon"))).toEqual([]);
   });
 
-  test("takes fields and ids from text", () => {
-    expect(add(none, "agent: demo", now)).toEqual({ state: [], agent: "demo" });
-    expect(add(none, "state:Input required", now)).toEqual({ state: ["input-required"] });
-    expect(add(none, "urn:task:7", now)).toEqual({ state: [], id: "urn:task:7" });
-    expect(add({ state: ["failed"], agent: "demo" }, "urn:task:7", now)).toEqual({ state: [], id: "urn:task:7" });
-    expect(add({ state: [], id: "urn:task:7" }, "agent:demo", now)).toEqual({ state: [], agent: "demo" });
-    expect(add({ state: ["failed"] }, 'text:"no such host"', now)).toEqual({ state: ["failed"], text: "no such host" });
-    expect(add(none, 'text: 5 o"clock', now)).toEqual({ state: [], text: '5 o"clock' });
-    expect(add(none, 'reason:"no seat: 12"', now)).toEqual({ state: [], reason: "no seat: 12" });
-    expect(add(none, 'text:""', now)).toMatch(/Give a value/);
-    expect(add(none, "state:lost", now)).toMatch(/is no state/);
-    expect(add(none, "since:soon", now)).toMatch(/is no time/);
-    expect(add(none, "agent:", now)).toMatch(/Give a value/);
-    expect(add(none, "tenant:", now)).toEqual({ state: [], tenant: "" });
+  test("is what people type", () => {
+    expect(typed('state:failed agent:weather -owner:bot text:"no such host" duration:>30s has:retry')).toBe(
+      'state:failed agent:weather -owner:bot duration:>30s has:retry text:"no such host"',
+    );
+    expect(typed("refund policy")).toBe('text:"refund policy"');
+    expect(typed('state:"input required" agent:a,b -state:working')).toBe(
+      "state:input-required -state:working agent:a agent:b",
+    );
+    expect(typed('agent:"a,b" owner: tenant:""')).toBe('agent:"a,b" tenant:"" owner:""');
+    expect(typed("since:1d since:2h duration:>1s duration:<1h30m duration:>2s")).toBe("since:2h duration:<1h30m duration:>2s");
+    expect(typed("state:failed -state:failed")).toBe("-state:failed");
+    expect(typed("see https://x.example/a:b")).toBe('text:"see https://x.example/a:b"');
+    expect(typed("state:failed 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f")).toBe("id:0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f");
+    expect(typed("id:urn:task:7")).toBe("id:urn:task:7");
+    expect(parse([{ key: "id", value: "x" }], "agent:demo", now)).toEqual([{ key: "agent", value: "demo" }]);
+  });
+
+  test("says what is wrong, and what to write", () => {
+    expect(typed("colour:red state:failed")).toMatch(/^“colour” is no key. The keys are state, agent, .*text:"colour:red"/);
+    expect(typed("state:lost")).toMatch(/“lost” is no state. The states are working/);
+    expect(typed("since:soon")).toMatch(/is no time/);
+    expect(typed("agent:")).toMatch(/Give a value: agent/);
+    expect(typed('text:""')).toMatch(/Give a value/);
+    expect(typed("-since:2h")).toMatch(/cannot be left out/);
+    expect(typed("duration:30s")).toMatch(/Write duration:>30s/);
+    expect(typed("has:tea")).toMatch(/has:retry/);
   });
 
   test("reads times", () => {
@@ -48,20 +72,35 @@ group("the filter of tasks", () => {
     expect(toTime("2", now)).toBeUndefined();
   });
 
-  test("becomes the filter of requests and jobs", () => {
-    expect(toQuery({ state: ["failed"], since: "1d" }, now)).toMatchObject({
+  test("becomes the filter of requests and jobs, and back", () => {
+    const filter = parse([], "state:failed since:1d duration:>1m30s -has:retry -agent:a,b", now) as TaskFilter;
+    expect(toQuery(filter, now)).toMatchObject({
       state: ["failed"],
+      "-agent": ["a", "b"],
       since: "2026-11-25T12:00:00.000Z",
+      min_duration: "90s",
+      retried: false,
     });
-    expect(toJob({ state: ["failed"], tenant: "" }, now)).toEqual({ states: ["failed"], tenant: "" });
-    expect(toJob(none, now)).toEqual({ until: "2026-11-26T12:00:00.000Z" });
+    const job = toJob(filter, now);
+    expect(job).toEqual({
+      state: ["failed"],
+      "-agent": ["a", "b"],
+      since: ["2026-11-25T12:00:00.000Z"],
+      min_duration: ["90s"],
+      retried: ["false"],
+    });
+    expect(describe(fromSearch(fromJob(job)))).toBe(
+      "state failed · not agent a, b · since 2026-11-25T12:00:00.000Z · duration >90s · not has retry",
+    );
+    expect(toJob([], now)).toEqual({ until: ["2026-11-26T12:00:00.000Z"] });
   });
 
-  test("can be described and reduced", () => {
-    const filter: TaskFilter = { state: ["failed", "rejected"], owner: "" };
-    expect(describe(filter)).toBe("state failed, rejected · owner (none)");
-    expect(describe(none)).toBe("all tasks");
-    expect(without(filter, "state", "failed")).toEqual({ state: ["rejected"], owner: "" });
-    expect(without(filter, "owner")).toEqual({ state: ["failed", "rejected"] });
+  test("can be changed in part", () => {
+    const filter = parse([], 'state:failed,rejected owner:""', now) as TaskFilter;
+    expect(describe([])).toBe("all tasks");
+    expect(describe(toggle(filter, "failed"))).toBe("state rejected · owner (none)");
+    expect(describe(toggle(filter, "working"))).toBe("state working, failed, rejected · owner (none)");
+    expect(describe(without(filter, "owner"))).toBe("state failed, rejected");
+    expect(describe(within(within([], "a", "b"), "c", "d"))).toBe("since c · until d");
   });
 });

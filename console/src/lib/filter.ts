@@ -1,32 +1,44 @@
-// The filter of tasks: as it is in an address, in the text field, and in requests.
+// The filter of tasks: as people type it, as it is in an address, and in requests.
 import type { Filter, State } from "../api/schema";
-import { many, one, type Search } from "./search";
+import { many, type Search } from "./search";
 import { stateNames, states } from "./states";
 import { visible } from "./text";
 
-/** TaskFilter is a filter as people write it: since and until may be "2h". A missing owner means any, an empty one none. */
-export interface TaskFilter {
-  state: State[];
-  agent?: string;
-  tenant?: string;
-  owner?: string;
-  context?: string;
-  since?: string;
-  until?: string;
-  /** text is what a message says. Only pages of tasks know it: counts, live lists and jobs do not. */
-  text?: string;
-  /** reason is why tasks failed, apart from numbers and ids in it. It is as text is. */
-  reason?: string;
-  id?: string;
+/** keys are the words before the colon, in the order of an address. */
+export const keys = [
+  "state",
+  "agent",
+  "tenant",
+  "owner",
+  "context",
+  "since",
+  "until",
+  "duration",
+  "has",
+  "text",
+  "reason",
+  "id",
+] as const;
+export type Key = (typeof keys)[number];
+
+/** Term is a part of a filter, such as -owner:bot. Since and until may be "2h". */
+export interface Term {
+  key: Key;
+  value: string;
+  /** not leaves out the tasks that have the value. */
+  not?: boolean;
 }
 
-export const fields = ["state", "agent", "tenant", "owner", "context", "since", "until", "text", "reason", "id"] as const;
-export type Field = (typeof fields)[number];
+/** TaskFilter selects the tasks that have one of the values of each key. */
+export type TaskFilter = readonly Term[];
 
-/** mayBeEmpty are the fields whose emptiness is a value. */
-const mayBeEmpty: readonly Field[] = ["owner", "tenant", "reason"];
+/** several are the keys that may have more than one value, and that may be left out. */
+const several: readonly Key[] = ["state", "agent", "tenant", "owner"];
+const negatable: readonly Key[] = [...several, "has"];
+/** mayBeEmpty are the keys whose emptiness is a value. */
+const mayBeEmpty: readonly Key[] = ["owner", "tenant", "reason"];
 
-export const fieldHelp: Record<Field, string> = {
+export const keyHelp: Record<Key, string> = {
   state: "failed, working, …",
   agent: "the name of an agent",
   tenant: "a tenant",
@@ -34,46 +46,79 @@ export const fieldHelp: Record<Field, string> = {
   context: "the id of a conversation",
   since: "2h, 7d or 2026-01-31T12:00Z",
   until: "created before: 2h, 7d or a time",
+  duration: ">30s or <5m, to the end or to now",
+  has: "retry: it was retried as another task",
   text: "what a message says",
   reason: "why tasks failed, apart from numbers and ids",
   id: "the id of a task",
 };
 
-/** isPlain says that live lists, counts and jobs know the filter. A list with an id, a text or a reason is read once. */
-export function isPlain(filter: TaskFilter): boolean {
-  return filter.id === undefined && filter.text === undefined && filter.reason === undefined;
+/** valuesOf returns the values of a key. */
+export function valuesOf(filter: TaskFilter, key: Key, not = false): string[] {
+  return filter.filter((t) => t.key === key && (t.not ?? false) === not).map((t) => t.value);
 }
 
-/** fromSearch reads the filter of an address. Unknown states are left out. */
+export function firstOf(filter: TaskFilter, key: Key): string | undefined {
+  return valuesOf(filter, key)[0];
+}
+
+/** statesOf returns the states that a filter asks for. */
+export function statesOf(filter: TaskFilter): State[] {
+  const asked = valuesOf(filter, "state");
+  return states.filter((s) => asked.includes(s));
+}
+
+/** isPlain says that live lists, counts and jobs know the filter. A list with an id, a text or a reason is read once. */
+export function isPlain(filter: TaskFilter): boolean {
+  return !filter.some((t) => t.key === "id" || t.key === "text" || t.key === "reason");
+}
+
+const name = (t: Term) => (t.not ? "-" : "") + t.key;
+
+/** fromSearch reads the filter of an address. What is no term is left out. */
 export function fromSearch(search: Search): TaskFilter {
-  const filter: TaskFilter = { state: many(search, "state").filter((s): s is State => s in stateNames) };
-  for (const name of fields) {
-    if (name === "state") continue;
-    const value = one(search, name);
-    if (value !== undefined && (value !== "" || mayBeEmpty.includes(name))) filter[name] = value;
+  let out: TaskFilter = [];
+  for (const key of keys) {
+    for (const not of [false, true]) {
+      for (const value of many(search, (not ? "-" : "") + key)) {
+        const term: Term = not ? { key, value, not } : { key, value };
+        if (fault(term, Date.now()) === undefined) out = put(out, term);
+      }
+    }
   }
-  return filter;
+  return sorted(out);
+}
+
+function sorted(filter: TaskFilter): TaskFilter {
+  const place = (t: Term) => keys.indexOf(t.key) * 2 + (t.not ? 1 : 0);
+  const state = (t: Term) => (t.key === "state" ? states.indexOf(t.value as State) : 0);
+  return filter.toSorted((a, b) => place(a) - place(b) || state(a) - state(b));
 }
 
 /** toSearch writes a filter into an address, in a fixed order. */
 export function toSearch(filter: TaskFilter): Search {
   const out: Search = {};
-  if (filter.state.length > 0) out.state = states.filter((s) => filter.state.includes(s));
-  for (const name of fields) if (name !== "state" && filter[name] !== undefined) out[name] = filter[name];
+  for (const t of sorted(filter)) {
+    const old = out[name(t)];
+    out[name(t)] = old === undefined ? (several.includes(t.key) ? [t.value] : t.value) : [old, t.value].flat();
+  }
   return out;
-}
-
-/** isEmpty says whether a filter selects all tasks. */
-export function isEmpty(filter: TaskFilter): boolean {
-  return Object.keys(toSearch(filter)).length === 0;
 }
 
 const spans: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400, w: 7 * 86_400 };
 
+/** seconds returns those of "2h" or "1h30m", or undefined for other text. */
+function seconds(text: string): number | undefined {
+  if (!/^(\d{1,6}(\.\d+)?[smhdw])+$/.test(text)) return undefined;
+  let sum = 0;
+  for (const [, n, unit] of text.matchAll(/([\d.]+)([smhdw])/g)) sum += Number(n) * (spans[unit ?? ""] ?? 0);
+  return sum;
+}
+
 /** toTime returns the time of "2h" or of a date, in the form of requests; undefined if it is neither. */
 export function toTime(text: string, now: number): string | undefined {
-  const span = /^(\d{1,5})([smhdw])$/.exec(text.trim());
-  if (span) return new Date(now - Number(span[1]) * 1000 * (spans[span[2] ?? ""] ?? 0)).toISOString();
+  const span = seconds(text.trim());
+  if (span !== undefined && span <= now / 1000) return new Date(now - span * 1000).toISOString();
   const time = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?$/.test(text.trim())
     ? Date.parse(text)
     : Number.NaN;
@@ -82,74 +127,151 @@ export function toTime(text: string, now: number): string | undefined {
 
 /** toQuery returns the parameters of requests for lists. */
 export function toQuery(filter: TaskFilter, now: number) {
+  const list = (key: Key, not = false) => {
+    const values = valuesOf(filter, key, not);
+    return values.length > 0 ? values : undefined;
+  };
+  const time = (key: Key) => {
+    const value = firstOf(filter, key);
+    return value === undefined ? undefined : (toTime(value, now) ?? value);
+  };
+  const lasted = (sign: string) => {
+    const value = valuesOf(filter, "duration").find((v) => v.startsWith(sign));
+    return value === undefined ? undefined : `${seconds(value.slice(1))}s`;
+  };
   return {
-    state: filter.state.length > 0 ? filter.state : undefined,
-    agent: filter.agent,
-    tenant: filter.tenant,
-    owner: filter.owner,
-    context: filter.context,
-    since: filter.since === undefined ? undefined : (toTime(filter.since, now) ?? filter.since),
-    until: filter.until === undefined ? undefined : (toTime(filter.until, now) ?? filter.until),
+    state: list("state") as State[] | undefined,
+    "-state": list("state", true) as State[] | undefined,
+    agent: list("agent"),
+    "-agent": list("agent", true),
+    tenant: list("tenant"),
+    "-tenant": list("tenant", true),
+    owner: list("owner"),
+    "-owner": list("owner", true),
+    context: firstOf(filter, "context"),
+    since: time("since"),
+    until: time("until"),
+    min_duration: lasted(">"),
+    max_duration: lasted("<"),
+    retried: list("has") ? true : list("has", true) ? false : undefined,
   };
 }
 
 /** toJob returns the filter of a job. A job must have one, so all tasks are those created until now. */
 export function toJob(filter: TaskFilter, now: number): Filter {
-  const { state, ...rest } = toQuery(filter, now);
-  const out: Filter = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
-  if (state) out.states = state;
-  if (Object.keys(out).length === 0) out.until = new Date(now).toISOString();
-  return out;
+  const out: Record<string, string[]> = {};
+  for (const [key, value] of Object.entries(toQuery(filter, now)))
+    if (value !== undefined) out[key] = [value].flat().map(String);
+  return Object.keys(out).length === 0 ? { until: [new Date(now).toISOString()] } : out;
 }
 
 /** fromJob returns the filter of a job for an address, so that people can look at what it selects. */
 export function fromJob(filter: Filter): Search {
-  const { states: list, ...rest } = filter;
-  return { ...(list ? { state: [...list] } : {}), ...(rest as Record<string, string>) };
+  const { min_duration, max_duration, retried, ...rest } = filter as Record<string, string[] | undefined>;
+  const out: Search = { ...rest };
+  const lasted = [...(min_duration ?? []).map((v) => `>${v}`), ...(max_duration ?? []).map((v) => `<${v}`)];
+  if (lasted.length > 0) out.duration = lasted;
+  if (retried) out[retried[0] === "true" ? "has" : "-has"] = "retry";
+  return out;
 }
 
 /** describe says what a filter selects. */
 export function describe(filter: TaskFilter): string {
-  const parts = fields.flatMap((name) => {
-    const value = name === "state" ? filter.state.join(", ") : filter[name];
-    return value === undefined || (name === "state" && value === "")
-      ? []
-      : [`${name} ${value === "" ? "(none)" : visible(value)}`];
+  const names = [...new Set(sorted(filter).map(name))];
+  const parts = names.map((n) => {
+    const values = filter.filter((t) => name(t) === n).map((t) => (t.value === "" ? "(none)" : visible(t.value)));
+    return `${n.replace("-", "not ")} ${values.join(", ")}`;
   });
   return parts.join(" · ") || "all tasks";
 }
 
+/** format writes a term as people type it. */
+export function format(t: Term): string {
+  return `${name(t)}:${t.value === "" || /[\s",]/.test(t.value) ? `"${t.value.replaceAll('"', "")}"` : t.value}`;
+}
+
+/** fault says why a term selects nothing that there is, and what to write. */
+function fault(t: Term, now: number): string | undefined {
+  if (t.not && !negatable.includes(t.key)) return `${t.key} cannot be left out. A minus is for ${negatable.join(", ")}.`;
+  if (t.value === "" && !mayBeEmpty.includes(t.key)) return `Give a value: ${name(t)}: ${keyHelp[t.key]}`;
+  switch (t.key) {
+    case "state":
+      if (!(t.value in stateNames)) return `“${t.value}” is no state. The states are ${states.join(", ")}.`;
+      break;
+    case "since":
+    case "until":
+      if (toTime(t.value, now) === undefined) return `“${t.value}” is no time. Write 15m, 2h, 7d or 2026-01-31T12:00Z.`;
+      break;
+    case "duration":
+      if (!/^[<>]/.test(t.value) || !seconds(t.value.slice(1)))
+        return `“${t.value}” is no bound of a duration. Write duration:>30s or duration:<5m.`;
+      break;
+    case "has":
+      if (t.value !== "retry") return `“${t.value}” is nothing that a task has. Write has:retry or -has:retry.`;
+  }
+  return undefined;
+}
+
+/** put adds a term to a filter. It replaces what cannot be beside it. An id selects one task by itself. */
+function put(filter: TaskFilter, t: Term): TaskFilter {
+  const rest = filter.filter((old) => {
+    if (old.key === "id" || t.key === "id") return false;
+    if (old.key !== t.key) return true;
+    if (t.key === "duration") return old.value[0] !== t.value[0];
+    return several.includes(t.key) && old.value !== t.value;
+  });
+  return [...rest, t];
+}
+
+const uuid = /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
+
 /**
- * add puts "agent:demo" into a filter. A text without a field is an id, which selects one task by itself. It returns why it cannot,
- * or the new filter.
+ * parse adds to a filter what was typed, such as state:failed,rejected agent:weather -owner:bot text:"refund". Words without a
+ * key are a text, and a UUID is an id. It returns why it cannot, or the new filter.
  */
-export function add(old: TaskFilter, text: string, now: number): TaskFilter | string {
-  const filter = without(old, "id");
-  const match = /^(\w+):\s*(.*)$/s.exec(text.trim());
-  const known = match && (fields as readonly string[]).includes(match[1] ?? "");
-  const name = known ? (match[1] as Field) : "id";
-  const value = unquoted(known ? name : undefined, known ? (match[2] ?? "") : text);
-  if (name === "state") {
-    const state = states.find((s) => s === value || stateNames[s].toLowerCase() === value.toLowerCase());
-    if (!state) return `“${value}” is no state. The states are ${states.join(", ")}.`;
-    return filter.state.includes(state) ? filter : { ...filter, state: [...filter.state, state] };
+export function parse(old: TaskFilter, typed: string, now: number): TaskFilter | string {
+  let filter = old;
+  const words: string[] = [];
+  for (const [whole, minus, word, raw] of typed.matchAll(/(-?)([\w.]+):((?:"[^"]*"|[^\s"])*)|(?:"[^"]*"|[^\s"])+|"/g)) {
+    if (word === undefined || raw === undefined || raw.startsWith("//")) {
+      if (uuid.test(whole)) filter = put(filter, { key: "id", value: whole });
+      else words.push(whole);
+      continue;
+    }
+    const key = keys.find((k) => k === word.toLowerCase());
+    if (!key) {
+      return `“${word}” is no key. The keys are ${keys.join(", ")}. For a text with a colon write text:"${whole}", for an id id:${whole}`;
+    }
+    const quoted = /^"[^"]*"$/.test(raw);
+    const plain = raw.replaceAll('"', "");
+    for (const value of several.includes(key) && !quoted ? plain.split(",") : [plain]) {
+      const known = key === "state" && states.find((s) => stateNames[s].toLowerCase() === value.toLowerCase());
+      const term: Term = { key, value: known || value, ...(minus ? { not: true } : {}) };
+      const why = fault(term, now);
+      if (why !== undefined) return why;
+      filter = put(filter, term);
+    }
   }
-  if (value === "" && !mayBeEmpty.includes(name)) return `Give a value: ${name}: ${fieldHelp[name]}`;
-  if ((name === "since" || name === "until") && toTime(value, now) === undefined) {
-    return `“${value}” is no time. Write 15m, 2h, 7d or 2026-01-31T12:00Z.`;
-  }
-  return name === "id" ? { state: [], id: value } : { ...filter, [name]: value };
+  const text = words.join(" ").replaceAll('"', "").trim();
+  return sorted(text ? put(filter, { key: "text", value: text }) : filter);
 }
 
-/** unquoted takes the quotes off a text or a reason: text:"no such host". */
-function unquoted(name: Field | undefined, value: string): string {
-  const plain = value.trim();
-  return name === "text" || name === "reason" ? plain.replace(/^"(.*)"$/s, "$1") : plain;
+/** without takes a term out of a filter, or all of a key. */
+export function without(filter: TaskFilter, gone: Key | Term): TaskFilter {
+  return filter.filter((t) => (typeof gone === "string" ? t.key !== gone : t !== gone));
 }
 
-/** without takes a field, or one of the states, out of a filter. */
-export function without(filter: TaskFilter, name: Field, state?: State): TaskFilter {
-  if (name === "state") return { ...filter, state: state ? filter.state.filter((s) => s !== state) : [] };
-  const { [name]: _, ...rest } = filter;
-  return rest as TaskFilter;
+/** within sets the time of a filter. */
+export function within(filter: TaskFilter, since: string, until: string): TaskFilter {
+  return sorted([
+    ...without(without(filter, "since"), "until"),
+    { key: "since", value: since },
+    { key: "until", value: until },
+  ]);
+}
+
+/** toggle adds a state to a filter, or takes it out. */
+export function toggle(filter: TaskFilter, state: State): TaskFilter {
+  const old = filter.find((t) => t.key === "state" && !t.not && t.value === state);
+  return old ? without(filter, old) : sorted(put(filter, { key: "state", value: state }));
 }

@@ -1,5 +1,5 @@
 import type { Job } from "../api/schema";
-import { fromJob } from "./filter";
+import { fromJob, fromSearch, toSearch } from "./filter";
 import type { Search } from "./search";
 
 /** isOver says whether a job has ended. */
@@ -19,5 +19,5 @@ export function jobTone(job: Job): "neutral" | "good" | "warn" | "bad" | "info" 
 
 /** jobFilter returns the filter of a job for an address. */
 export function jobFilter(job: Job): Search {
-  return fromJob(job.filter);
+  return toSearch(fromSearch(fromJob(job.filter)));
 }

@@ -5,10 +5,12 @@ export interface Settings {
   theme: "system" | "light" | "dark";
   times: "relative" | "absolute";
   zone: "local" | "utc";
+  /** columns are those of the list of tasks that are not as they are at first. */
+  columns: Record<string, boolean>;
 }
 
 const name = "holdfast.settings"; // public/theme.js reads it, too
-const defaults: Settings = { theme: "system", times: "relative", zone: "local" };
+const defaults: Settings = { theme: "system", times: "relative", zone: "local", columns: {} };
 const listeners = new Set<() => void>();
 let current = load();
 

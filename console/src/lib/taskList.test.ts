@@ -26,6 +26,24 @@ const settled = () => new Promise((resolve) => setTimeout(resolve, 5));
 const shown = (list: TaskList) => Array.from({ length: list.count }, (_, i) => Number(list.at(i)?.id.slice(4)));
 
 describe("a list of tasks", () => {
+  test("knows its rows also after it was left, and reads the next ones", async () => {
+    for (const [s, kept] of [
+      [server(25, true), 20],
+      [server(25), 1],
+    ] as const) {
+      const list = new TaskList(s.fetch, { page: 10, kept });
+      await list.restart();
+      await settled();
+      list.stop();
+      expect(list.indexOf(id(25))).toBe(0);
+      expect(list.indexOf(id(1))).toBe(-1);
+      expect((await list.reach(15))?.id).toBe(id(10));
+      expect((await list.reach(24))?.id).toBe(id(1));
+      expect(await list.reach(25)).toBeUndefined();
+      expect((await list.reach(3))?.id).toBe(id(22));
+    }
+  });
+
   test("reads pages as they are shown, and keeps a bounded number of rows", async () => {
     const s = server(1000);
     const list = new TaskList(s.fetch, { page: 10, kept: 5 });

@@ -82,6 +82,13 @@ export class TaskList {
     return () => this.listeners.delete(tell);
   };
 
+  private once(tell: () => void): void {
+    const stop = this.subscribe(() => {
+      stop();
+      tell();
+    });
+  }
+
   private changed(): void {
     this.version++;
     let sum = 0;
@@ -126,6 +133,28 @@ export class TaskList {
 
   stop(): void {
     this.abort.abort();
+  }
+
+  /** indexOf returns the place of a task that is in memory, or -1. */
+  indexOf(id: string): number {
+    const found = this.find(id);
+    return found ? (this.offsets[this.chunks.indexOf(found[0])] ?? 0) + found[1] : -1;
+  }
+
+  /** reach returns a row, which it reads if it is not in memory, also after stop. */
+  async reach(index: number): Promise<Task | undefined> {
+    if (this.abort.signal.aborted) {
+      this.abort = new AbortController();
+      this.loading = false;
+    }
+    this.wanted = [index, index];
+    for (let pages = 0; index >= this.count && !this.ended && !this.error && !(this.searched && pages > 0); pages++) {
+      if (this.loading) await new Promise<void>((resolve) => this.once(resolve));
+      else await this.more();
+    }
+    const chunk = this.chunks[this.chunkOf(index)];
+    if (chunk && !chunk.rows) await this.reload(chunk);
+    return this.at(index);
   }
 
   /** restart reads the list from the newest task again. */

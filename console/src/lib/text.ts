@@ -32,6 +32,11 @@ export function line(text: string, most = 160): string {
   return flat.length > most ? `${start(flat, most)}…` : text.length > most * 2 ? `${flat}…` : flat;
 }
 
+/** shortId returns the end of an id. Ids of one minute begin with the same digits. */
+export function shortId(id: string): string {
+  return visible(id.length > 12 ? `…${id.slice(-8)}` : id);
+}
+
 const units = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /** size writes a number of bytes for people. */

@@ -81,8 +81,13 @@ function onTick(tell: () => void): () => void {
 
 /** useShownTime returns a time as the reader has chosen to see it. Components render again only when the text changes. */
 export function useShownTime(at: Date): string {
-  return useSyncExternalStore(onTick, () => {
+  return useShown(() => {
     const { times, zone } = settings();
     return times === "relative" ? relative(at, Date.now()) : absolute(at, zone, Date.now());
   });
+}
+
+/** useShown returns a text that depends on the time of day. */
+export function useShown(text: () => string): string {
+  return useSyncExternalStore(onTick, text);
 }

@@ -57,7 +57,7 @@ const columns: Column<Job>[] = [
     width: "minmax(120px, 0.8fr)",
     narrow: true,
     cell: (job) => (
-      <Link to="/jobs/$id" params={{ id: job.id }} className="tasks-id">
+      <Link to="/jobs/$id" params={{ id: job.id }}>
         {actions[job.action].verb}
         {job.dry_run && <span className="muted"> · dry run</span>}
       </Link>

@@ -18,7 +18,7 @@ import { isFinal } from "../lib/states";
 import { line, visible } from "../lib/text";
 import { duration } from "../lib/time";
 import { useStable } from "../lib/useStable";
-import { type Action, ActionButtons, ResultBar, useActions, useRefusal } from "../task/Actions";
+import { type Action, ActionButtons, possible, ResultBar, useActions, useRefusal } from "../task/Actions";
 import { ArtifactsView } from "../task/ArtifactsView";
 import { Compare, type Sides } from "../task/Compare";
 import { ConversationView } from "../task/ConversationView";
@@ -26,7 +26,8 @@ import { Facts } from "../task/Facts";
 import { LogView } from "../task/LogView";
 import type { Cut } from "../task/log";
 import { Replay } from "../task/Replay";
-import { type Live, useArtifacts, useDetail, useFeed, useFirstWords, useLineage, useRuns, useStory } from "../task/useTask";
+import { Trail } from "../task/Trail";
+import { type Live, useArtifacts, useDetail, useFeed, useLineage, useRuns, useStory } from "../task/useTask";
 import { Waterfall } from "../task/Waterfall";
 import { failing, useWebhooks, WebhooksView } from "../task/WebhooksView";
 import "./task.css";
@@ -102,7 +103,7 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
   const webhooks = useWebhooks(task);
   const actions = useActions(task);
   const answer = useStable(actions.answer);
-  const words = useFirstWords(task.id);
+  const words = task.said ?? "";
   const refused = useRefusal();
   const wide = useMedia("(min-width: 1180px)");
 
@@ -159,6 +160,14 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
     <Page
       fixed
       name={`${task.agent}${words ? ` · ${line(words, 40)}` : ` ${shortId(task)}`}`}
+      crumbs={
+        <Trail
+          id={task.id}
+          onRetry={
+            !away && refused("retry") === "" && possible(task).includes("retry") ? () => actions.begin("retry") : undefined
+          }
+        />
+      }
       title={
         <span className="task-title">
           <Badge state={task.state} />

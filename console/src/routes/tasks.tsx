@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { get } from "../api/client";
 import { type LiveState, useLive } from "../api/live";
-import type { Task } from "../api/schema";
+import type { Counts as CountsOf, Task } from "../api/schema";
 import { Badge, Tag } from "../components/Badge";
 import { BulkBar, type Selection } from "../components/BulkBar";
 import { Button } from "../components/Button";
@@ -12,15 +12,33 @@ import { Dialog } from "../components/Dialog";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
 import { FilterField, type Suggestions } from "../components/FilterField";
+import { Histogram } from "../components/Histogram";
 import { Live } from "../components/Live";
+import { Menu } from "../components/Menu";
 import { Page } from "../components/Page";
 import { Time } from "../components/Time";
-import { fromSearch, isEmpty, isPlain, type TaskFilter, toQuery, toSearch } from "../lib/filter";
+import { short } from "../lib/amounts";
+import {
+  firstOf,
+  fromSearch,
+  isPlain,
+  statesOf,
+  type TaskFilter,
+  toggle,
+  toQuery,
+  toSearch,
+  within,
+  without,
+} from "../lib/filter";
+import { useNarrow } from "../lib/media";
+import { keepPlace } from "../lib/place";
 import { type Search, stringifySearch } from "../lib/search";
+import { change as changeSetting, useSettings } from "../lib/settings";
 import { useShortcut } from "../lib/shortcuts";
 import { isFinal, stateNames, states } from "../lib/states";
 import { TaskList } from "../lib/taskList";
-import { visible } from "../lib/text";
+import { line, shortId, visible } from "../lib/text";
+import { duration, useShown } from "../lib/time";
 import { builtin, deleteView, saveView, useViews, type View } from "../lib/views";
 import "./tasks.css";
 
@@ -35,14 +53,23 @@ export function TasksPage() {
   const [read, setRead] = useState(false);
   const plain = isPlain(filter);
   const change = useCallback((next: TaskFilter) => void navigate({ to: "/tasks", search: toSearch(next) }), [navigate]);
+  const counts = useCounts(filter, plain && read);
 
   return (
     <Page title="Tasks" fixed actions={plain && <Live state={live} />}>
       <Views current={key} filter={filter} />
       <div className="tasks-bar">
         <FilterField filter={filter} onChange={change} suggestions={suggestions} />
+        <Columns />
       </div>
-      {plain && <Counts filter={filter} onChange={change} enabled={read} />}
+      {plain && counts && (
+        <Histogram
+          counts={counts}
+          label="When the tasks were created"
+          onSpan={(since, until) => change(within(filter, since, until))}
+        />
+      )}
+      {plain && <Counts filter={filter} onChange={change} data={counts} />}
       <List key={key} filter={filter} onChange={change} onLive={setLive} onRead={setRead} onSuggestions={setSuggestions} />
     </Page>
   );
@@ -110,17 +137,27 @@ function Views({ current, filter }: { current: string; filter: TaskFilter }) {
   );
 }
 
-/** Counts are how many tasks each state has, and choose states. */
-function Counts({
-  filter,
-  onChange,
-  enabled,
-}: {
-  filter: TaskFilter;
-  onChange: (filter: TaskFilter) => void;
-  enabled: boolean;
-}) {
-  const rest = useMemo(() => ({ ...filter, state: [] }), [filter]);
+/** Columns chooses those of the list. */
+function Columns() {
+  const { columns } = useSettings();
+  return (
+    <Menu
+      items={optional.map(({ id, header, hidden }) => {
+        const on = columns[id] ?? !hidden;
+        return {
+          name: `${on ? "Hide" : "Show"}: ${header}`,
+          run: () => changeSetting({ columns: { ...columns, [id]: !on } }),
+        };
+      })}
+    >
+      Columns
+    </Menu>
+  );
+}
+
+/** useCounts reads how many tasks each state has, and when they were created. */
+function useCounts(filter: TaskFilter, enabled: boolean): CountsOf | undefined {
+  const rest = useMemo(() => without(filter, "state"), [filter]);
   const took = useRef(0);
   const { data } = useQuery({
     enabled,
@@ -135,12 +172,26 @@ function Counts({
     refetchInterval: () => Math.max(5_000, 50 * took.current),
     placeholderData: (old) => old,
   });
+  return data;
+}
+
+/** Counts are how many tasks each state has, and choose states. */
+function Counts({
+  filter,
+  onChange,
+  data,
+}: {
+  filter: TaskFilter;
+  onChange: (filter: TaskFilter) => void;
+  data: CountsOf | undefined;
+}) {
+  const asked = statesOf(filter);
   const bounded = data?.counted_since !== undefined;
   return (
     <fieldset className="counts" title={bounded ? "Only the newest 100,000 tasks were counted." : undefined}>
       <legend className="visually-hidden">States</legend>
       {states.map((state) => {
-        const on = filter.state.includes(state);
+        const on = asked.includes(state);
         return (
           <button
             key={state}
@@ -148,9 +199,7 @@ function Counts({
             className="count"
             data-state={state}
             aria-pressed={on}
-            onClick={() =>
-              onChange({ ...filter, state: on ? filter.state.filter((s) => s !== state) : [...filter.state, state] })
-            }
+            onClick={() => onChange(toggle(filter, state))}
           >
             <span className="count-dot" aria-hidden="true" />
             {stateNames[state]}
@@ -183,19 +232,17 @@ function List({
   const plain = isPlain(filter);
   // Relative times are those of the moment when the filter was chosen.
   const query = useMemo(() => toQuery(filter, Date.now()), [filter]);
-  const list = useMemo(
-    () =>
-      new TaskList((before, limit, signal) =>
-        get("/tasks", { query: { ...query, id: filter.id, text: filter.text, reason: filter.reason, before, limit }, signal }),
-      ),
-    [query, filter.id, filter.text, filter.reason],
-  );
+  const list = useMemo(() => {
+    const rest = { id: firstOf(filter, "id"), text: firstOf(filter, "text"), reason: firstOf(filter, "reason") };
+    return new TaskList((before, limit, signal) => get("/tasks", { query: { ...query, ...rest, before, limit }, signal }));
+  }, [query, filter]);
   useSyncExternalStore(list.subscribe, () => list.version);
   useEffect(() => {
     list.shifted = (rows) => table.current?.shift(rows);
+    keepPlace({ filter, list });
     void list.restart();
     return () => list.stop();
-  }, [list]);
+  }, [list, filter]);
 
   const [selected, setSelected] = useState<ReadonlyMap<string, Task>>(new Map());
   const [all, setAll] = useState(false);
@@ -280,12 +327,24 @@ function List({
   useShortcut(selected.size > 0 || all ? "Escape" : undefined, "Clear the selection", "Tasks", clear);
   useShortcut(list.waiting > 0 ? "n" : undefined, "Show what is new", "Tasks", () => showNew());
 
-  const owners = useRef(false);
-  owners.current ||= Array.from({ length: Math.min(list.count, 50) }, (_, i) => list.at(i)).some((t) => t?.owner || t?.tenant);
-  const withOwners = owners.current;
+  // A column is empty until a task has what it shows.
+  const has = useRef({ owner: false, tokens: false });
+  for (let i = 0; i < Math.min(list.count, 50); i++) {
+    const task = list.at(i);
+    if (task?.owner || task?.tenant) has.current.owner = true;
+    if (task?.tokens) has.current.tokens = true;
+  }
+  const { owner, tokens } = has.current;
+  const { columns: chosen } = useSettings();
+  const text = firstOf(filter, "text");
+  const narrow = useNarrow();
   const columns = useMemo(
-    () => columnsOf(select, all, plain ? (on) => (on ? setAll(true) : clear()) : undefined, withOwners),
-    [select, all, clear, withOwners, plain],
+    () => [
+      checks(select, all, plain ? (on) => (on ? setAll(true) : clear()) : undefined),
+      ...required(text, narrow),
+      ...optional.filter((c) => chosen[c.id] ?? (!c.hidden && (c.id !== "owner" || owner) && (c.id !== "tokens" || tokens))),
+    ],
+    [select, all, clear, plain, chosen, owner, tokens, text, narrow],
   );
   const ids = useMemo(() => new Set(selected.keys()), [selected]);
   const open = useCallback((task: Task) => void navigate({ to: "/tasks/$id", params: { id: task.id } }), [navigate]);
@@ -347,6 +406,7 @@ function List({
         onVisible={show}
         selected={ids}
         onSelect={select}
+        lines={2}
         footer={
           list.error !== undefined ? (
             <ErrorBox error={list.error} retry={() => void list.more()} title="Older tasks were not read" />
@@ -357,7 +417,7 @@ function List({
               Searched the tasks created since <Time at={list.searched} />
               <Button onClick={() => void list.more()}>Search further back</Button>
             </span>
-          ) : filter.text !== undefined || filter.reason !== undefined ? (
+          ) : !plain ? (
             "Searching…"
           ) : (
             "Reading older tasks…"
@@ -369,112 +429,168 @@ function List({
   );
 }
 
-function columnsOf(
+/** checks is the column that selects rows. */
+function checks(
   select: (task: Task, index: number, range: boolean) => void,
   all: boolean,
   onAll: ((on: boolean) => void) | undefined,
-  owners: boolean,
-): Column<Task>[] {
-  const columns: Column<Task>[] = [
-    {
-      id: "select",
-      header: onAll ? (
-        <input
-          type="checkbox"
-          className="tasks-check"
-          aria-label="Select all that match"
-          checked={all}
-          onChange={(event) => onAll(event.target.checked)}
-        />
-      ) : (
-        <span className="visually-hidden">Selected</span>
-      ),
-      width: "18px",
-      narrow: true,
-      cell: (task, { index, selected }) => (
-        <input
-          type="checkbox"
-          className="tasks-check"
-          aria-label={`Select ${visible(task.task_id)}`}
-          checked={all || selected}
-          onClick={(event) => select(task, index, event.shiftKey)}
-          onChange={() => {}}
-        />
-      ),
-    },
-    { id: "state", header: "State", width: "124px", narrow: true, cell: (task) => <Badge state={task.state} /> },
+): Column<Task> {
+  return {
+    id: "select",
+    header: onAll ? (
+      <input
+        type="checkbox"
+        className="tasks-check"
+        aria-label="Select all that match"
+        checked={all}
+        onChange={(event) => onAll(event.target.checked)}
+      />
+    ) : (
+      <span className="visually-hidden">Selected</span>
+    ),
+    width: "18px",
+    narrow: true,
+    cell: (task, { index, selected }) => (
+      <input
+        type="checkbox"
+        className="tasks-check"
+        aria-label={`Select ${visible(task.task_id)}`}
+        checked={all || selected}
+        onClick={(event) => select(task, index, event.shiftKey)}
+        onChange={() => {}}
+      />
+    ),
+  };
+}
+
+/** required are the columns that say what a task is. */
+function required(text: string | undefined, narrow: boolean): Column<Task>[] {
+  return [
+    { id: "state", header: "State", width: "118px", cell: (task) => <Badge state={task.state} /> },
     {
       id: "task",
       header: "Task",
-      width: "minmax(60px, 2.6fr)",
+      width: "minmax(120px, 4fr)",
       narrow: true,
-      cell: (task) => (
-        <>
-          <Link
-            to="/tasks/$id"
-            params={{ id: task.id }}
-            className="tasks-id mono"
-            title={visible(task.task_id)}
-            preload={false}
-          >
-            {visible(task.task_id)}
-          </Link>
-          {task.held_at ? (
-            <Tag tone="info">Held</Tag>
-          ) : task.cancel_requested_at && !isFinal(task.state) ? (
-            <Tag tone="warn">Ending</Tag>
-          ) : null}
-        </>
-      ),
+      cell: (task) => <Words task={task} text={text} narrow={narrow} />,
     },
-    {
-      id: "agent",
-      header: "Agent",
-      width: "minmax(80px, 1fr)",
-      cell: (task) => visible(task.agent),
-    },
-    {
-      id: "owner",
-      header: "Owner",
-      width: "minmax(70px, 0.9fr)",
-      cell: (task) => <span className="muted">{visible([task.tenant, task.owner].filter(Boolean).join(" / ")) || "–"}</span>,
-    },
-    {
-      id: "context",
-      header: "Context",
-      width: "minmax(70px, 0.9fr)",
-      cell: (task) => (
-        <span className="mono muted" title={visible(task.context_id)}>
-          {visible(task.context_id)}
-        </span>
-      ),
-    },
-    { id: "turns", header: "Runs", width: "44px", end: true, cell: (task) => <span className="muted">{task.runs}</span> },
-    {
-      id: "changed",
-      header: "Changed",
-      width: "92px",
-      narrow: true,
-      end: true,
-      cell: (task) => <Time at={task.status_at} />,
-    },
-    { id: "created", header: "Created", width: "92px", end: true, cell: (task) => <Time at={task.created_at} /> },
   ];
-  return owners ? columns : columns.filter((c) => c.id !== "owner");
 }
+
+/** Words are what the client asked for, and below it which task it is and why it failed. */
+function Words({ task, text, narrow }: { task: Task; text: string | undefined; narrow: boolean }) {
+  const said = line(task.said ?? "", 160);
+  return (
+    <span className="tasks-words">
+      <Link
+        to="/tasks/$id"
+        params={{ id: task.id }}
+        className="tasks-said"
+        aria-label={`${said} ${visible(task.task_id)}`.trim()}
+        title={said}
+        preload={false}
+      >
+        {said ? <Marked text={said} mark={text} /> : <span className="muted">no words</span>}
+      </Link>
+      <span className="tasks-more">
+        {narrow && <Badge state={task.state} />}
+        {narrow && <span className="tasks-agent">{visible(task.agent)}</span>}
+        <span className="mono" title={visible(task.task_id)}>
+          {shortId(task.task_id)}
+        </span>
+        {task.held_at && <Tag tone="info">Held</Tag>}
+        {task.cancel_requested_at && !isFinal(task.state) && <Tag tone="warn">Ending</Tag>}
+        {task.retried_as && <Tag>Retried</Tag>}
+        {task.reason && (
+          <span className="tasks-reason" title={visible(task.reason)}>
+            <Marked text={line(task.reason, 200)} mark={text} />
+          </span>
+        )}
+      </span>
+    </span>
+  );
+}
+
+/** Marked shows a text in which what was searched for stands out. */
+function Marked({ text, mark }: { text: string; mark: string | undefined }) {
+  const at = mark ? text.toLowerCase().indexOf(mark.toLowerCase()) : -1;
+  if (!mark || at < 0) return text;
+  return (
+    <>
+      {text.slice(0, at)}
+      <mark>{text.slice(at, at + mark.length)}</mark>
+      {text.slice(at + mark.length)}
+    </>
+  );
+}
+
+/** Lasted is how long a task took, or takes. */
+function Lasted({ task }: { task: Task }) {
+  const from = new Date(task.created_at).getTime();
+  const end = isFinal(task.state) ? new Date(task.status_at).getTime() : undefined;
+  const text = useShown(() => {
+    const ms = Math.max(0, (end ?? Date.now()) - from);
+    return duration(end === undefined ? Math.floor(ms / 1000) * 1000 : ms);
+  });
+  return <span className="muted">{text}</span>;
+}
+
+/** optional are the columns that the reader chooses. */
+const optional: (Column<Task> & { header: string; hidden?: boolean })[] = [
+  { id: "agent", header: "Agent", width: "minmax(80px, 1fr)", cell: (task) => visible(task.agent) },
+  {
+    id: "owner",
+    header: "Owner",
+    width: "minmax(70px, 0.9fr)",
+    cell: (task) => <span className="muted">{visible([task.tenant, task.owner].filter(Boolean).join(" / ")) || "–"}</span>,
+  },
+  {
+    id: "context",
+    header: "Context",
+    hidden: true,
+    width: "minmax(70px, 0.9fr)",
+    cell: (task) => (
+      <span className="mono muted" title={visible(task.context_id)}>
+        {shortId(task.context_id)}
+      </span>
+    ),
+  },
+  {
+    id: "runs",
+    header: "Runs",
+    hidden: true,
+    width: "44px",
+    end: true,
+    cell: (task) => <span className="muted">{task.runs}</span>,
+  },
+  { id: "duration", header: "Duration", width: "72px", end: true, cell: (task) => <Lasted task={task} /> },
+  {
+    id: "tokens",
+    header: "Tokens",
+    width: "56px",
+    end: true,
+    cell: (task) => (
+      <span className="muted" title="As its newest events report them">
+        {task.tokens ? short(task.tokens) : "–"}
+      </span>
+    ),
+  },
+  { id: "changed", header: "Changed", hidden: true, width: "84px", end: true, cell: (task) => <Time at={task.status_at} /> },
+  { id: "created", header: "Age", width: "84px", narrow: true, end: true, cell: (task) => <Time at={task.created_at} /> },
+];
 
 /** Nothing says why the list is empty, and what makes it less empty. */
 function Nothing({ filter, onChange }: { filter: TaskFilter; onChange: (filter: TaskFilter) => void }) {
-  if (isEmpty(filter)) {
+  if (filter.length === 0) {
     return (
-      <EmptyState title="No tasks yet" command="bin/holdfast send echo:hello">
+      <EmptyState title="No tasks yet" command="bin/holdfast send echo:hello" action={<Link to="/talk">Talk to an agent</Link>}>
         A task begins with a message to an agent. Send one in a terminal, or on the page Talk: the task shows here at once.
       </EmptyState>
     );
   }
-  if (filter.id !== undefined) {
+  if (firstOf(filter, "id") !== undefined) {
     return (
-      <EmptyState title="No task has this id" action={<Button onClick={() => onChange({ state: [] })}>Show all tasks</Button>}>
+      <EmptyState title="No task has this id" action={<Button onClick={() => onChange([])}>Show all tasks</Button>}>
         An id is the UUID of a task, or the whole id that its client chose. A purged task is gone, and you see only the tasks of
         the tenants that you may see.
       </EmptyState>
@@ -485,16 +601,18 @@ function Nothing({ filter, onChange }: { filter: TaskFilter; onChange: (filter: 
       title="No task matches"
       action={
         <div className="dialog-buttons">
-          {filter.since !== undefined && <Button onClick={() => onChange({ ...filter, since: undefined })}>Any time</Button>}
-          {filter.state.length > 0 && <Button onClick={() => onChange({ ...filter, state: [] })}>Any state</Button>}
-          <Button onClick={() => onChange({ state: [] })}>Show all tasks</Button>
+          {firstOf(filter, "since") !== undefined && (
+            <Button onClick={() => onChange(without(filter, "since"))}>Any time</Button>
+          )}
+          {statesOf(filter).length > 0 && <Button onClick={() => onChange(without(filter, "state"))}>Any state</Button>}
+          <Button onClick={() => onChange([])}>Show all tasks</Button>
         </div>
       }
     >
-      {filter.reason !== undefined
+      {firstOf(filter, "reason") !== undefined
         ? "No failed task of the filter has this reason, apart from numbers and ids in it."
-        : filter.text === undefined
-          ? 'Tasks that come to match show here at once. Names must be whole; text:"…" searches in messages.'
+        : firstOf(filter, "text") === undefined
+          ? "Tasks that come to match show here at once. Names must be whole; words without a key search in messages."
           : "The first 500 events of all tasks of the filter were searched. Artifacts are not searched."}
     </EmptyState>
   );

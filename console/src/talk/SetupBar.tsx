@@ -168,7 +168,7 @@ function Who({
   const id = useId();
   const { data } = useQuery({
     queryKey: ["talk", "owners", setup.agent],
-    queryFn: ({ signal }) => get("/tasks", { query: { agent: setup.agent, limit: 100 }, signal }),
+    queryFn: ({ signal }) => get("/tasks", { query: { agent: [setup.agent], limit: 100 }, signal }),
     staleTime: 60_000,
   });
   const owners = useMemo(() => {

@@ -38,19 +38,6 @@ export function useLineage(id: string) {
   });
 }
 
-/** useFirstWords reads with which words the client began the task: they name it. */
-export function useFirstWords(id: string): string {
-  const { data } = useQuery({
-    queryKey: ["task", id, "words"],
-    queryFn: ({ signal }) => get("/tasks/{id}/log", { path: { id }, query: { limit: 1, kind: ["message"] }, signal }),
-    staleTime: Number.POSITIVE_INFINITY,
-  });
-  return partsOf(member(data?.events[0]?.payload, "parts"))
-    .map((p) => p.text ?? "")
-    .join(" ")
-    .trim();
-}
-
 export interface Live {
   state: LiveState;
   feed: Feed;

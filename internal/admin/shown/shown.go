@@ -36,6 +36,10 @@ type Task struct {
 	RetriedAs         task.ID      `json:"retried_as,omitzero"`
 	ArtifactBytes     int64        `json:"artifact_bytes"`
 	TraceID           string       `json:"trace_id,omitempty"`
+	// Said is the beginning of the client's first message, Reason why the task failed, and Tokens what its last events report.
+	Said   string `json:"said,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Tokens int64  `json:"tokens,omitempty"`
 }
 
 // TasksPage is a page of tasks.

@@ -325,12 +325,12 @@ func TestPurge(t *testing.T) {
 	require.False(t, storetest.Must(r.Erase(t.Context(), hers[0].ID, f.View))(t), "it is gone")
 
 	// The lines of tasks that are gone from the database.
-	owner, age := "alice", f.now.Add(-39*day)
+	alice, age := store.Among{Is: []string{"alice"}}, f.now.Add(-39*day)
 	purged := func(filter *store.AdminFilter) int {
 		return storetest.Must(r.PurgeExports(t.Context(), filter.Matches))(t)
 	}
-	require.Zero(t, purged(&store.AdminFilter{Owner: &owner, Agent: "b"}))
-	require.Equal(t, 1, purged(&store.AdminFilter{Owner: &owner, States: []task.State{task.StateCompleted}}))
+	require.Zero(t, purged(&store.AdminFilter{Owner: alice, Agent: store.Among{Is: []string{"b"}}}))
+	require.Equal(t, 1, purged(&store.AdminFilter{Owner: alice, States: []task.State{task.StateCompleted}}))
 	require.Equal(t, []string{"bob"}, lines())
 	require.Zero(t, purged(&store.AdminFilter{StatusBefore: age.Add(-30 * day)}))
 	require.Equal(t, 1, purged(&store.AdminFilter{StatusBefore: age}))

@@ -329,7 +329,7 @@ func TestEndOfACallerEndsItsTree(t *testing.T) {
 	p = start(t, "", asks("a", call("b"), call("d")), asks("b", call("d"), call("d")), blocks("d"))
 	h := p.send("a", "hi")
 	waittest.Eventually(t, "all agents run", func() error {
-		d, err := p.store.Operator(task.Caller{}, false).List(t.Context(), &store.AdminFilter{Agent: "d"}, task.ID{}, 100)
+		d, err := p.store.Operator(task.Caller{}, false).List(t.Context(), &store.AdminFilter{Agent: store.Among{Is: []string{"d"}}}, task.ID{}, 100)
 		if err != nil {
 			return err
 		}

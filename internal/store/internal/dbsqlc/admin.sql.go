@@ -263,45 +263,67 @@ func (q *Queries) AdminChunks(ctx context.Context, db DBTX, arg AdminChunksParam
 }
 
 const adminCounts = `-- name: AdminCounts :many
-SELECT t.state, count(*) AS tasks FROM holdfast.tasks t
- WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4
-   AND t.state = ANY($5::smallint[])
-   AND ($6::text = '' OR t.agent = $6) AND (NOT $7::boolean OR t.tenant = $8::text)
-   AND (NOT $9::boolean OR t.owner = $10::text)
- GROUP BY t.state
+SELECT t.state, count(*) AS tasks,
+       floor(extract(epoch FROM t.created_at - $1::timestamptz)::float8 / $2::float8)::bigint AS bucket
+  FROM holdfast.tasks t
+ WHERE t.id < $3 AND t.id >= $4 AND t.state >= $5 AND t.state <= $6
+   AND t.state = ANY($7::smallint[]) AND t.status_at < $8::timestamptz
+   AND (t.agent = ANY($9::text[])) IS NOT FALSE AND (t.agent = ANY($10::text[])) IS NOT TRUE
+   AND (t.tenant = ANY($11::text[])) IS NOT FALSE AND (t.tenant = ANY($12::text[])) IS NOT TRUE
+   AND (t.owner = ANY($13::text[])) IS NOT FALSE AND (t.owner = ANY($14::text[])) IS NOT TRUE
+   AND ((t.retried_as IS NOT NULL) = $15::boolean) IS NOT FALSE
+   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
+       BETWEEN $16::interval AND $17::interval
+ GROUP BY t.state, bucket
 `
 
 type AdminCountsParams struct {
+	Begins       time.Time
+	Width        float64
 	Before       uuid.UUID
 	Since        uuid.UUID
 	LowestState  int16
 	HighestState int16
 	States       []int16
-	Agent        string
-	ByTenant     bool
-	Tenant       string
-	ByOwner      bool
-	Owner        string
+	StatusBefore time.Time
+	Agents       []string
+	NotAgents    []string
+	Tenants      []string
+	NotTenants   []string
+	Owners       []string
+	NotOwners    []string
+	Retried      pgtype.Bool
+	MinDuration  time.Duration
+	MaxDuration  time.Duration
 }
 
 type AdminCountsRow struct {
-	State int16
-	Tasks int64
+	State  int16
+	Tasks  int64
+	Bucket int64
 }
 
-// By primary key, within a window.
+// Tasks by their state and by the interval of @width seconds after @begins in which they were created (below zero:
+// before it). By primary key, within a window.
 func (q *Queries) AdminCounts(ctx context.Context, db DBTX, arg AdminCountsParams) ([]AdminCountsRow, error) {
 	rows, err := db.Query(ctx, adminCounts,
+		arg.Begins,
+		arg.Width,
 		arg.Before,
 		arg.Since,
 		arg.LowestState,
 		arg.HighestState,
 		arg.States,
-		arg.Agent,
-		arg.ByTenant,
-		arg.Tenant,
-		arg.ByOwner,
-		arg.Owner,
+		arg.StatusBefore,
+		arg.Agents,
+		arg.NotAgents,
+		arg.Tenants,
+		arg.NotTenants,
+		arg.Owners,
+		arg.NotOwners,
+		arg.Retried,
+		arg.MinDuration,
+		arg.MaxDuration,
 	)
 	if err != nil {
 		return nil, err
@@ -310,7 +332,7 @@ func (q *Queries) AdminCounts(ctx context.Context, db DBTX, arg AdminCountsParam
 	var items []AdminCountsRow
 	for rows.Next() {
 		var i AdminCountsRow
-		if err := rows.Scan(&i.State, &i.Tasks); err != nil {
+		if err := rows.Scan(&i.State, &i.Tasks, &i.Bucket); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -322,50 +344,70 @@ func (q *Queries) AdminCounts(ctx context.Context, db DBTX, arg AdminCountsParam
 }
 
 const adminCountsOfContext = `-- name: AdminCountsOfContext :many
-SELECT t.state, count(*) AS tasks
+SELECT t.state, count(*) AS tasks,
+       floor(extract(epoch FROM t.created_at - $1::timestamptz)::float8 / $2::float8)::bigint AS bucket
   FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as
           FROM holdfast.tasks c
-         WHERE c.context_id = $1::text AND c.id < $2 AND c.id >= $3 AND c.state >= $4
-           AND c.state <= $5 OFFSET 0) t
- WHERE t.state = ANY($6::smallint[])
-   AND ($7::text = '' OR t.agent = $7) AND (NOT $8::boolean OR t.tenant = $9::text)
-   AND (NOT $10::boolean OR t.owner = $11::text)
- GROUP BY t.state
+         WHERE c.context_id = $3::text AND c.id < $4 AND c.id >= $5 AND c.state >= $6
+           AND c.state <= $7 OFFSET 0) t
+ WHERE t.state = ANY($8::smallint[]) AND t.status_at < $9::timestamptz
+   AND (t.agent = ANY($10::text[])) IS NOT FALSE AND (t.agent = ANY($11::text[])) IS NOT TRUE
+   AND (t.tenant = ANY($12::text[])) IS NOT FALSE AND (t.tenant = ANY($13::text[])) IS NOT TRUE
+   AND (t.owner = ANY($14::text[])) IS NOT FALSE AND (t.owner = ANY($15::text[])) IS NOT TRUE
+   AND ((t.retried_as IS NOT NULL) = $16::boolean) IS NOT FALSE
+   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
+       BETWEEN $17::interval AND $18::interval
+ GROUP BY t.state, bucket
 `
 
 type AdminCountsOfContextParams struct {
+	Begins       time.Time
+	Width        float64
 	ContextID    string
 	Before       uuid.UUID
 	Since        uuid.UUID
 	LowestState  int16
 	HighestState int16
 	States       []int16
-	Agent        string
-	ByTenant     bool
-	Tenant       string
-	ByOwner      bool
-	Owner        string
+	StatusBefore time.Time
+	Agents       []string
+	NotAgents    []string
+	Tenants      []string
+	NotTenants   []string
+	Owners       []string
+	NotOwners    []string
+	Retried      pgtype.Bool
+	MinDuration  time.Duration
+	MaxDuration  time.Duration
 }
 
 type AdminCountsOfContextRow struct {
-	State int16
-	Tasks int64
+	State  int16
+	Tasks  int64
+	Bucket int64
 }
 
-// As AdminTasksOfContext.
+// As AdminCounts, and by the index of AdminTasksOfContext.
 func (q *Queries) AdminCountsOfContext(ctx context.Context, db DBTX, arg AdminCountsOfContextParams) ([]AdminCountsOfContextRow, error) {
 	rows, err := db.Query(ctx, adminCountsOfContext,
+		arg.Begins,
+		arg.Width,
 		arg.ContextID,
 		arg.Before,
 		arg.Since,
 		arg.LowestState,
 		arg.HighestState,
 		arg.States,
-		arg.Agent,
-		arg.ByTenant,
-		arg.Tenant,
-		arg.ByOwner,
-		arg.Owner,
+		arg.StatusBefore,
+		arg.Agents,
+		arg.NotAgents,
+		arg.Tenants,
+		arg.NotTenants,
+		arg.Owners,
+		arg.NotOwners,
+		arg.Retried,
+		arg.MinDuration,
+		arg.MaxDuration,
 	)
 	if err != nil {
 		return nil, err
@@ -374,7 +416,7 @@ func (q *Queries) AdminCountsOfContext(ctx context.Context, db DBTX, arg AdminCo
 	var items []AdminCountsOfContextRow
 	for rows.Next() {
 		var i AdminCountsOfContextRow
-		if err := rows.Scan(&i.State, &i.Tasks); err != nil {
+		if err := rows.Scan(&i.State, &i.Tasks, &i.Bucket); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -785,10 +827,14 @@ func (q *Queries) AdminTaskNamed(ctx context.Context, db DBTX, clientID string, 
 const adminTasks = `-- name: AdminTasks :many
 SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
  WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4
-   AND t.state = ANY($5::smallint[])
-   AND ($6::text = '' OR t.agent = $6) AND (NOT $7::boolean OR t.tenant = $8::text)
-   AND (NOT $9::boolean OR t.owner = $10::text) AND t.status_at < $11::timestamptz
- ORDER BY t.id DESC LIMIT $12
+   AND t.state = ANY($5::smallint[]) AND t.status_at < $6::timestamptz
+   AND (t.agent = ANY($7::text[])) IS NOT FALSE AND (t.agent = ANY($8::text[])) IS NOT TRUE
+   AND (t.tenant = ANY($9::text[])) IS NOT FALSE AND (t.tenant = ANY($10::text[])) IS NOT TRUE
+   AND (t.owner = ANY($11::text[])) IS NOT FALSE AND (t.owner = ANY($12::text[])) IS NOT TRUE
+   AND ((t.retried_as IS NOT NULL) = $13::boolean) IS NOT FALSE
+   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
+       BETWEEN $14::interval AND $15::interval
+ ORDER BY t.id DESC LIMIT $16
 `
 
 type AdminTasksParams struct {
@@ -797,16 +843,20 @@ type AdminTasksParams struct {
 	LowestState  int16
 	HighestState int16
 	States       []int16
-	Agent        string
-	ByTenant     bool
-	Tenant       string
-	ByOwner      bool
-	Owner        string
 	StatusBefore time.Time
+	Agents       []string
+	NotAgents    []string
+	Tenants      []string
+	NotTenants   []string
+	Owners       []string
+	NotOwners    []string
+	Retried      pgtype.Bool
+	MinDuration  time.Duration
+	MaxDuration  time.Duration
 	MaxRows      int32
 }
 
-// By primary key, within a window.
+// By primary key, within a window. A list that is null selects all; a task that has not ended has lasted until now.
 func (q *Queries) AdminTasks(ctx context.Context, db DBTX, arg AdminTasksParams) ([]Task, error) {
 	rows, err := db.Query(ctx, adminTasks,
 		arg.Before,
@@ -814,12 +864,16 @@ func (q *Queries) AdminTasks(ctx context.Context, db DBTX, arg AdminTasksParams)
 		arg.LowestState,
 		arg.HighestState,
 		arg.States,
-		arg.Agent,
-		arg.ByTenant,
-		arg.Tenant,
-		arg.ByOwner,
-		arg.Owner,
 		arg.StatusBefore,
+		arg.Agents,
+		arg.NotAgents,
+		arg.Tenants,
+		arg.NotTenants,
+		arg.Owners,
+		arg.NotOwners,
+		arg.Retried,
+		arg.MinDuration,
+		arg.MaxDuration,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -952,10 +1006,14 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t
           FROM holdfast.tasks c
          WHERE c.context_id = $1::text AND c.id < $2 AND c.id >= $3 AND c.state >= $4
            AND c.state <= $5 OFFSET 0) t
- WHERE t.state = ANY($6::smallint[])
-   AND ($7::text = '' OR t.agent = $7) AND (NOT $8::boolean OR t.tenant = $9::text)
-   AND (NOT $10::boolean OR t.owner = $11::text) AND t.status_at < $12::timestamptz
- ORDER BY t.id DESC LIMIT $13
+ WHERE t.state = ANY($6::smallint[]) AND t.status_at < $7::timestamptz
+   AND (t.agent = ANY($8::text[])) IS NOT FALSE AND (t.agent = ANY($9::text[])) IS NOT TRUE
+   AND (t.tenant = ANY($10::text[])) IS NOT FALSE AND (t.tenant = ANY($11::text[])) IS NOT TRUE
+   AND (t.owner = ANY($12::text[])) IS NOT FALSE AND (t.owner = ANY($13::text[])) IS NOT TRUE
+   AND ((t.retried_as IS NOT NULL) = $14::boolean) IS NOT FALSE
+   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
+       BETWEEN $15::interval AND $16::interval
+ ORDER BY t.id DESC LIMIT $17
 `
 
 type AdminTasksOfContextParams struct {
@@ -965,12 +1023,16 @@ type AdminTasksOfContextParams struct {
 	LowestState  int16
 	HighestState int16
 	States       []int16
-	Agent        string
-	ByTenant     bool
-	Tenant       string
-	ByOwner      bool
-	Owner        string
 	StatusBefore time.Time
+	Agents       []string
+	NotAgents    []string
+	Tenants      []string
+	NotTenants   []string
+	Owners       []string
+	NotOwners    []string
+	Retried      pgtype.Bool
+	MinDuration  time.Duration
+	MaxDuration  time.Duration
 	MaxRows      int32
 }
 
@@ -983,12 +1045,16 @@ func (q *Queries) AdminTasksOfContext(ctx context.Context, db DBTX, arg AdminTas
 		arg.LowestState,
 		arg.HighestState,
 		arg.States,
-		arg.Agent,
-		arg.ByTenant,
-		arg.Tenant,
-		arg.ByOwner,
-		arg.Owner,
 		arg.StatusBefore,
+		arg.Agents,
+		arg.NotAgents,
+		arg.Tenants,
+		arg.NotTenants,
+		arg.Owners,
+		arg.NotOwners,
+		arg.Retried,
+		arg.MinDuration,
+		arg.MaxDuration,
 		arg.MaxRows,
 	)
 	if err != nil {

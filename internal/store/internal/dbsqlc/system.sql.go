@@ -700,3 +700,75 @@ func (q *Queries) TableSizes(ctx context.Context, db DBTX) ([]TableSizesRow, err
 	}
 	return items, nil
 }
+
+const taskWords = `-- name: TaskWords :many
+SELECT w.task::uuid AS task, coalesce(m.said, '')::text AS said, coalesce(u.tokens, 0)::bigint AS tokens
+  FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) w
+  LEFT JOIN LATERAL (
+    SELECT left(coalesce((SELECT p.value ->> 'text' FROM json_array_elements(v.payload -> 'parts') p
+                           WHERE p.value ->> 'text' <> '' LIMIT 1),
+                         v.payload #>> '{parts,0,filename}', v.payload #>> '{parts,0,data}'), 200) AS said
+      FROM holdfast.task_events v
+     WHERE v.task = w.task AND v.seq = 1 AND v.kind = 1 AND v.task BETWEEN $3 AND $4
+       AND pg_column_size(v.payload) < 65536
+    OFFSET 0
+ ) m ON true
+  LEFT JOIN LATERAL (
+    SELECT sum(coalesce(c.total, c.input + c.output, c.input, c.output)) AS tokens
+      FROM (SELECT CASE WHEN v.kind = 2 THEN v.payload #> '{message,metadata,usage}'
+                        ELSE coalesce(v.payload #> '{event_metadata,usage}', v.payload #> '{metadata,usage}')
+                        END AS usage
+              FROM holdfast.task_events v
+             WHERE v.task = w.task AND v.seq > w.seq - 8 AND v.kind IN (2, 3) AND v.attempt > 0
+               AND v.task BETWEEN $3 AND $4 AND pg_column_size(v.payload) < 65536
+            OFFSET 0) e
+     CROSS JOIN LATERAL (
+        SELECT CASE WHEN (e.usage -> 'inputTokens')::text ~ '^[0-9]{1,15}$'
+                    THEN (e.usage ->> 'inputTokens')::bigint END AS input,
+               CASE WHEN (e.usage -> 'outputTokens')::text ~ '^[0-9]{1,15}$'
+                    THEN (e.usage ->> 'outputTokens')::bigint END AS output,
+               CASE WHEN (e.usage -> 'totalTokens')::text ~ '^[0-9]{1,15}$'
+                    THEN (e.usage ->> 'totalTokens')::bigint END AS total) c
+     WHERE json_typeof(e.usage) = 'object'
+ ) u ON true
+`
+
+type TaskWordsParams struct {
+	Tasks   []uuid.UUID
+	Seqs    []int64
+	Lowest  uuid.UUID
+	Highest uuid.UUID
+}
+
+type TaskWordsRow struct {
+	Task   uuid.UUID
+	Said   string
+	Tokens int64
+}
+
+// What a list says of tasks: the beginning of the client's first message, and the tokens that the last events report up
+// to the given seqs. By primary key, without payloads that are large. The server's, for tasks that a view has found.
+func (q *Queries) TaskWords(ctx context.Context, db DBTX, arg TaskWordsParams) ([]TaskWordsRow, error) {
+	rows, err := db.Query(ctx, taskWords,
+		arg.Tasks,
+		arg.Seqs,
+		arg.Lowest,
+		arg.Highest,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskWordsRow
+	for rows.Next() {
+		var i TaskWordsRow
+		if err := rows.Scan(&i.Task, &i.Said, &i.Tokens); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
