@@ -16,10 +16,10 @@ import { toast } from "../components/Toast";
 import { useActRefusal } from "../layout/me";
 import { most, useInbox } from "../lib/inbox";
 import { visible } from "../lib/text";
-import { AnswerForm } from "../talk/AnswerForm";
-import { questionOf } from "../talk/form";
-import { Parts } from "../task/Parts";
-import { member, partsOf } from "../task/types";
+import { AnswerForm } from "../conversation/AnswerForm";
+import { questionOf } from "../conversation/form";
+import { Parts } from "../conversation/Parts";
+import { member, partsOf } from "../conversation/types";
 import "./inbox.css";
 
 const asking = ["input-required", "auth-required"] as const;

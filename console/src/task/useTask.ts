@@ -3,7 +3,6 @@ import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "reac
 import { get } from "../api/client";
 import { type LiveState, useLive } from "../api/live";
 import type { Event, TaskDetail } from "../api/schema";
-import { member, partsOf } from "../conversation/types";
 import { isFinal } from "../lib/states";
 import { artifactOf } from "./artifacts";
 import { Feed, merged } from "./feed";
