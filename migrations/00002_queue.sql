@@ -223,6 +223,7 @@ CREATE TABLE holdfast.workers (
     roles       text        NOT NULL,
     started_at  timestamptz NOT NULL DEFAULT now(),
     lease_until timestamptz NOT NULL,
+    agents      jsonb       NOT NULL DEFAULT '{}',
     CONSTRAINT workers_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 50);
 
@@ -231,6 +232,9 @@ COMMENT ON TABLE holdfast.workers IS
     'and rescues the runs.';
 COMMENT ON COLUMN holdfast.workers.lease_until IS
     'When the lease ends, by the database''s clock, unless the process renews it.';
+COMMENT ON COLUMN holdfast.workers.agents IS
+    'The agents of its configuration, by name: tries of a message (tries), runs at once (slots; none: remote workers '
+    'run it).';
 
 CREATE TABLE holdfast.processes (
     id         uuid        NOT NULL,

@@ -5,7 +5,7 @@ SET LOCAL lock_timeout = '5s';
 
 -- +goose StatementBegin
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT '1.11' $$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT '1.12' $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION holdfast.sql_contract_version IS
     'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major '
@@ -584,6 +584,240 @@ COMMENT ON COLUMN holdfast.v_usage.output_tokens IS 'usage.outputTokens, if it i
 COMMENT ON COLUMN holdfast.v_usage.total_tokens IS 'usage.totalTokens, if it is a number.';
 COMMENT ON COLUMN holdfast.v_usage.usage IS 'The whole object, as the agent wrote it.';
 
+-- What keeps runs of an agent from beginning. For the views; not part of the contract.
+CREATE VIEW holdfast.agent_supply AS
+SELECT n.agent, n.remote, n.tries, n.slots,
+       CASE WHEN n.remote THEN w.ready END AS workers,
+       CASE WHEN n.remote AND w.ready = 0 AND w.retired > 0 THEN 'draining'
+            WHEN n.remote AND w.ready = 0 THEN 'no worker'
+            WHEN n.remote THEN NULL
+            WHEN n.slots IS NULL THEN 'no worker'
+            WHEN o.agent IS NOT NULL THEN 'away' END AS problem,
+       CASE WHEN n.remote AND w.ready = 0 AND w.retired > 0 THEN 'all its workers are retired'
+            WHEN n.remote AND w.ready = 0 THEN 'none of its workers is connected'
+            WHEN n.remote THEN NULL
+            WHEN n.slots IS NULL THEN 'no process with the role worker has it'
+            ELSE left(split_part(o.error, E'\n', 1), 300) END AS reason,
+       CASE WHEN NOT n.remote OR w.ready = 0 THEN o.since END AS since
+  FROM (SELECT a.agent,
+               bool_or(a.facts -> 'slots' IS NULL) AS remote,
+               max((a.facts ->> 'tries')::integer) AS tries,
+               sum((a.facts ->> 'slots')::integer)
+                   FILTER (WHERE 'worker' = ANY(string_to_array(p.roles, ',')))::integer AS slots
+          FROM holdfast.workers p
+         CROSS JOIN LATERAL jsonb_each(p.agents) AS a (agent, facts)
+         WHERE p.lease_until >= now()
+         GROUP BY a.agent) n
+  LEFT JOIN holdfast.agent_outages o ON o.agent = n.agent AND o.last_at > now() - interval '1 minute'
+ CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE r.retired_at IS NULL) AS ready,
+           count(*) FILTER (WHERE r.retired_at IS NOT NULL) AS retired
+      FROM holdfast.remote_workers r
+     WHERE n.remote AND n.agent = ANY(r.agents) AND r.left_at IS NULL AND r.last_seen > now() - interval '90 seconds'
+ ) w;
+
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.agent_verdict(completed bigint, failed bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN $2 > 0 AND $1 = 0 OR $2 >= 3 AND $2 * 5 >= $1 + $2 THEN 'failing'
+                WHEN $1 > 0 THEN 'healthy'
+                ELSE 'unknown' END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION holdfast.agent_verdict IS
+    'What the newest tasks of an agent that can begin runs say about it. For the views; not part of the contract.';
+
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.agent_evidence(completed bigint, failed bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE holdfast.agent_verdict($1, $2)
+                WHEN 'unknown' THEN 'no task of it has completed yet'
+                WHEN 'failing' THEN format('%s of its newest %s tasks failed', $2, $1 + $2) END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION holdfast.agent_evidence IS
+    'Why agent_verdict says so; null: healthy. For the views; not part of the contract.';
+
+-- The newest tasks are found by index tasks_ended_at.
+CREATE VIEW holdfast.v_agents AS
+SELECT s.agent,
+       coalesce(s.problem, holdfast.agent_verdict(e.completed, e.failed)) AS health,
+       s.since,
+       CASE WHEN s.problem IS NULL THEN holdfast.agent_evidence(e.completed, e.failed) ELSE s.reason END AS reason,
+       s.workers,
+       s.slots AS concurrency,
+       e.completed,
+       e.failed
+  FROM holdfast.agent_supply s
+ CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE x.state = 5) AS completed, count(*) FILTER (WHERE x.state = 6) AS failed
+      FROM (SELECT t.state FROM holdfast.tasks t
+             WHERE t.state >= 5 AND t.agent COLLATE "C" = s.agent
+             ORDER BY t.status_at DESC, t.id DESC LIMIT 20) x
+ ) e;
+
+COMMENT ON VIEW holdfast.v_agents IS
+    'The agents of the configurations of live server processes, and whether their runs begin and end well.';
+COMMENT ON COLUMN holdfast.v_agents.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_agents.health IS
+    'no worker (nothing can run it now), draining (all its workers are retired), away (its runs do not begin), failing '
+    '(at least 3 and a fifth of its newest 20 tasks failed, or all of them), healthy (a task has completed) or '
+    'unknown (none has).';
+COMMENT ON COLUMN holdfast.v_agents.since IS 'Since when it is away or without a worker; null: not known.';
+COMMENT ON COLUMN holdfast.v_agents.reason IS 'Why it is not healthy; null: it is.';
+COMMENT ON COLUMN holdfast.v_agents.workers IS
+    'How many workers are connected that may claim its runs; null: server processes run it.';
+COMMENT ON COLUMN holdfast.v_agents.concurrency IS
+    'How many runs all server processes start at once; null: workers run it, or no process with the role worker.';
+COMMENT ON COLUMN holdfast.v_agents.completed IS 'How many of its newest 20 ended tasks have completed.';
+COMMENT ON COLUMN holdfast.v_agents.failed IS 'How many of its newest 20 ended tasks have failed.';
+
+-- The first row whose condition holds is the line: PostgreSQL computes the rows in their order and stops there. f has
+-- expressions, which cost nothing in rows that do not use them.
+CREATE VIEW holdfast.v_status AS
+SELECT t.id AS task,
+       coalesce(t.client_id, t.id::text) AS task_id,
+       t.agent, t.tenant, t.owner, t.context_id,
+       s.situation, s.text, s.since, s.next, s.next_at, s.turn_of
+  FROM holdfast.tasks t
+  LEFT JOIN holdfast.task_queue q ON q.id = t.id AND t.state < 3
+  LEFT JOIN LATERAL (
+    SELECT x.agent, x.remote, x.tries, x.slots, x.problem, x.reason, x.since
+      FROM holdfast.agent_supply x
+     WHERE x.agent = q.agent AND q.id IS NOT NULL -- otherwise it is not read
+    OFFSET 0
+  ) a ON true
+ CROSS JOIN LATERAL (
+    SELECT coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = q.worker_id), q.worker_id::text) AS worker,
+           concat_ws(' of ', 'try ' || q.tries, a.tries) AS try,
+           CASE WHEN q.lease_until IS NOT NULL THEN q.lease_until >= now()
+                ELSE EXISTS (SELECT FROM holdfast.workers w WHERE w.id = q.worker_id AND w.lease_until >= now())
+                END AS alive,
+           greatest(q.available_at, q.wakes_at) AS due_since,
+           (SELECT e.created_at FROM holdfast.task_events e
+             WHERE e.task = t.id AND e.seq = q.input_seq AND e.kind = 4) AS waits_since,
+           (SELECT left(split_part(coalesce((e.payload -> 'cause') #>> '{}', (
+                    SELECT string_agg((p.value -> 'text') #>> '{}', E'\n' ORDER BY p.n)
+                      FROM json_array_elements(e.payload -> 'message' -> 'parts') WITH ORDINALITY p(value, n))),
+                    E'\n', 1), 300)
+              FROM holdfast.task_events e
+             WHERE e.task = t.id AND e.seq = t.status_seq AND e.kind = 2) AS reason,
+           concat_ws(': ', 'Agent ' || t.agent || ' is away', a.reason) AS away,
+           CASE WHEN t.retried_as IS NOT NULL THEN 'Retried as ' || t.retried_as
+                WHEN t.held_at IS NOT NULL THEN 'Kept: an operator holds it' END AS kept
+ ) f
+ CROSS JOIN LATERAL (
+    SELECT 'completed'::text AS situation, 'Completed'::text AS text, t.status_at::timestamptz AS since,
+           f.kept::text AS next, NULL::timestamptz AS next_at, 'nobody'::text AS turn_of
+     WHERE t.state = 5
+     UNION ALL
+    SELECT 'canceled', 'Canceled', t.status_at, f.kept, NULL, 'nobody'
+     WHERE t.state = 7
+     UNION ALL
+    SELECT 'failed', concat_ws(': ', 'Failed', f.reason), t.status_at, f.kept, NULL, 'nobody'
+     WHERE t.state = 6
+     UNION ALL
+    SELECT 'rejected', concat_ws(': ', 'Rejected', f.reason), t.status_at, f.kept, NULL, 'nobody'
+     WHERE t.state = 8
+     UNION ALL
+    SELECT 'asks', 'Waits for the client''s answer or a request to its resume URL', t.status_at,
+           'The resume URL expires', t.resume_until, 'client'
+     WHERE t.state = 3 AND t.resume_until > now()
+     UNION ALL
+    SELECT 'asks', 'Waits for the client''s answer', t.status_at, NULL, NULL, 'client'
+     WHERE t.state = 3
+     UNION ALL
+    SELECT 'authenticates', 'Waits until the client has authenticated', t.status_at, NULL, NULL, 'client'
+     WHERE t.state = 4
+     UNION ALL
+    SELECT 'not queued', 'Is not in the queue: no worker will run it', t.status_at, 'See holdfast doctor', NULL,
+           'operator'
+     WHERE q.id IS NULL
+     UNION ALL
+    SELECT 'lost', f.worker || ' is gone with the run', coalesce(q.lease_until, t.claimed_at),
+           'Another worker takes it over', NULL, 'nobody'
+     WHERE q.worker_id IS NOT NULL AND NOT f.alive
+     UNION ALL
+    SELECT 'ending', 'Ends on ' || f.worker || ': its cancel was requested', t.cancel_requested_at,
+           'Canceled when the run has ended', NULL, 'agent'
+     WHERE q.worker_id IS NOT NULL AND t.cancel_requested
+     UNION ALL
+    SELECT 'away', f.away, a.since, 'Holdfast tries it now', NULL, 'operator'
+     WHERE q.worker_id IS NOT NULL AND a.problem = 'away' AND q.away_since IS NOT NULL
+     UNION ALL
+    SELECT 'running', 'Running on ' || f.worker || ', ' || f.try, t.claimed_at,
+           CASE WHEN t.pending > 0 THEN 'The client''s next message begins a turn' END, NULL, 'agent'
+     WHERE q.worker_id IS NOT NULL
+     UNION ALL
+    SELECT 'calls', (
+               SELECT format('Waits for %s of %s called tasks', count(*) FILTER (WHERE c.settled_at IS NULL), count(*))
+                 FROM holdfast.task_calls c
+                WHERE c.parent = t.id AND c.seq = q.input_seq),
+           f.waits_since, 'Their results begin the next turn', NULL, 'agent'
+     WHERE q.wakes_at = 'infinity'
+     UNION ALL
+    SELECT 'sleeping', 'Sleeps', f.waits_since,
+           CASE WHEN t.interruptible THEN 'A message wakes it, or the time' ELSE 'It wakes' END, q.wakes_at, 'nobody'
+     WHERE q.wakes_at > now()
+     UNION ALL
+    SELECT 'retrying', 'Waits to try again: ' || f.try || ' failed', (
+               SELECT e.created_at FROM holdfast.task_events e WHERE e.task = t.id AND e.seq = t.last_seq),
+           concat_ws(' of ', 'Try ' || q.tries + 1, a.tries) || ' begins', q.available_at, 'nobody'
+     WHERE q.available_at > now() AND q.tries > 0
+     UNION ALL
+    SELECT 'delayed', 'Waits until it is due', NULL, 'A worker takes it', q.available_at, 'nobody'
+     WHERE q.available_at > now()
+     UNION ALL
+    SELECT 'no server', 'Waits for a server: no process is alive', f.due_since, 'Start a server', NULL, 'operator'
+     WHERE a.agent IS NULL AND NOT EXISTS (SELECT FROM holdfast.workers w WHERE w.lease_until >= now())
+     UNION ALL
+    SELECT 'no server', 'Waits for a server that has agent ' || t.agent, f.due_since,
+           'Start one whose configuration has it', NULL, 'operator'
+     WHERE a.agent IS NULL
+     UNION ALL
+    SELECT 'away', f.away, a.since, 'Holdfast tries it again', NULL, 'operator'
+     WHERE a.problem = 'away'
+     UNION ALL
+    SELECT a.problem, 'Waits for a worker of agent ' || t.agent || ': ' || a.reason, coalesce(a.since, f.due_since),
+           'Start a worker', NULL, 'operator'
+     WHERE a.problem IS NOT NULL
+     UNION ALL
+    SELECT 'busy', 'Agent ' || t.agent || ' is too busy to begin it', q.away_since, 'Holdfast tries it again', NULL,
+           'agent'
+     WHERE q.away_since IS NOT NULL
+     UNION ALL
+    SELECT 'suspect', 'Waits to run alone: its last run ended with its process', f.due_since,
+           'A process starts one such run at a time', NULL, 'nobody'
+     WHERE q.suspect
+     UNION ALL
+    SELECT 'full', 'Waits for one of the ' || a.slots || ' places of agent ' || t.agent, f.due_since,
+           'A run of the agent ends', NULL, 'nobody'
+     WHERE a.slots <= (
+        SELECT count(*)
+          FROM holdfast.workers w
+          JOIN holdfast.task_queue r ON r.worker_id = w.id
+         WHERE r.agent = q.agent)
+     UNION ALL
+    SELECT 'large', 'Waits for a worker with memory for its message of ' || round(q.message_bytes / 1048576.0, 1)
+           || ' MiB', f.due_since, 'A worker takes it', NULL, 'nobody'
+     WHERE q.message_bytes > 1048576
+     UNION ALL
+    SELECT 'waiting', 'Waits for a worker of agent ' || t.agent, f.due_since, 'A worker takes it', NULL, 'nobody'
+     LIMIT 1
+ ) s;
+
+COMMENT ON VIEW holdfast.v_status IS
+    'One line about each task: what it does or waits for. The console, the command line and the admin API show it.';
+COMMENT ON COLUMN holdfast.v_status.situation IS
+    'One word for the line: completed, failed, canceled, rejected, asks, authenticates, running, ending, lost, calls, '
+    'sleeping, retrying, delayed, away, no worker, draining, no server, busy, suspect, full, large, waiting or not '
+    'queued.';
+COMMENT ON COLUMN holdfast.v_status.text IS 'The task runs, waits or has ended: this says how.';
+COMMENT ON COLUMN holdfast.v_status.since IS 'Since when; null: not known.';
+COMMENT ON COLUMN holdfast.v_status.next IS 'The next step; null: none is known.';
+COMMENT ON COLUMN holdfast.v_status.next_at IS 'When that happens; null: not known.';
+COMMENT ON COLUMN holdfast.v_status.turn_of IS 'The one who has to act: agent, client, operator or nobody.';
+
 -- The columns that all views of tasks have.
 -- +goose StatementBegin
 DO $$
@@ -592,7 +826,7 @@ DECLARE
 BEGIN
     FOREACH v IN ARRAY ARRAY[
         'v_tasks', 'v_events', 'v_transitions', 'v_history', 'v_artifacts', 'v_runs', 'v_queue', 'v_lineage',
-        'v_states', 'v_cancels', 'v_push', 'v_push_attempts', 'v_keys', 'v_usage'
+        'v_states', 'v_cancels', 'v_push', 'v_push_attempts', 'v_keys', 'v_usage', 'v_status'
     ] LOOP
         EXECUTE format('COMMENT ON COLUMN holdfast.%I.task IS %L', v,
             'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.');

@@ -178,15 +178,18 @@ SELECT e.seq, e.attempt, e.created_at, e.worker_id, e.claimed_at,
         OR e.kind = 4 AND (e.payload -> 'outcome') #>> '{}' IN ('lost', 'retry', 'returned', 'away', 'waits', 'calls'))
  ORDER BY e.seq LIMIT @max_rows;
 
--- name: AdminQueued :one
--- The queue row of a task. By primary key. The server's, for a task that a view has found.
-SELECT (CASE WHEN q.worker_id IS NOT NULL THEN 'running'
-             WHEN q.wakes_at = 'infinity' THEN 'calls'
-             WHEN q.wakes_at IS NOT NULL THEN 'timer'
-             WHEN q.available_at > now() THEN 'delayed' ELSE 'waiting' END)::text AS phase,
-       q.available_at, q.turn, q.tries, q.worker_id, q.away_since,
-       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = q.worker_id), '')::text AS worker_name
-  FROM holdfast.task_queue q WHERE q.id = @id;
+-- name: AdminStatusLines :many
+-- The line about each of some tasks, as view v_status has it. By primary keys. The server's, for tasks that a view has
+-- found.
+SELECT s.task, s.situation::text AS situation, s.text::text AS text,
+       coalesce(s.since, 'epoch')::timestamptz AS since, coalesce(s.next, '')::text AS next,
+       coalesce(s.next_at, 'epoch')::timestamptz AS next_at, s.turn_of::text AS turn_of
+  FROM unnest(@ids::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (
+    SELECT v.task, v.situation, v.text, v.since, v.next, v.next_at, v.turn_of FROM holdfast.v_status v
+     WHERE v.task = i.id AND v.task BETWEEN @lowest AND @highest
+    OFFSET 0
+ ) s;
 
 -- name: AdminProcesses :many
 -- The registered processes, with their runs and duties. Index task_queue_owned.
@@ -197,10 +200,36 @@ SELECT w.id, w.name, w.version, w.roles, w.started_at, w.lease_until, (w.lease_u
                   WHERE l.holder = w.id AND l.until >= now()), '{}')::text[] AS duties
   FROM holdfast.workers w ORDER BY w.name, w.id LIMIT @max_rows;
 
--- name: AdminOutages :many
--- The agents that are away now, as view v_outages has them.
-SELECT o.agent, o.since, o.last_at, coalesce(o.error, '')::text AS error
-  FROM holdfast.agent_outages o WHERE o.last_at > now() - interval '1 minute' ORDER BY o.agent;
+-- name: AgentHealth :many
+-- The health of agents, as view v_agents has it. For an operator of one tenant only its own tasks are evidence, among
+-- the newest 1,000 of the agent. Index tasks_ended_at.
+SELECT a.agent::text AS agent,
+       (CASE WHEN v.agent IS NULL THEN 'no worker'
+             WHEN j.own THEN holdfast.agent_verdict(e.completed, e.failed)
+             ELSE v.health END)::text AS health,
+       coalesce(v.since, 'epoch')::timestamptz AS since,
+       coalesce(CASE WHEN v.agent IS NULL THEN 'no process that is alive has it'
+                     WHEN j.own THEN holdfast.agent_evidence(e.completed, e.failed)
+                     ELSE v.reason END, '')::text AS reason,
+       coalesce(v.workers, -1)::bigint AS workers
+  FROM unnest(@agents::text[]) AS a (agent)
+  LEFT JOIN holdfast.v_agents v ON v.agent = a.agent
+ CROSS JOIN LATERAL (
+    SELECT @bound::boolean AND coalesce(v.health IN ('unknown', 'healthy', 'failing'), false) AS own
+ ) j
+ CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE x.state = 5) AS completed, count(*) FILTER (WHERE x.state = 6) AS failed
+      FROM (SELECT n.state FROM (
+                SELECT t.state, t.tenant FROM holdfast.tasks t
+                 WHERE j.own AND t.state >= 5 AND t.agent COLLATE "C" = a.agent
+                 ORDER BY t.status_at DESC, t.id DESC LIMIT 1000) n
+             WHERE n.tenant = @tenant::text LIMIT 20) x
+ ) e
+ ORDER BY 1;
+
+-- name: AgentsServed :many
+-- The agents of the configurations of live processes; remote ones are run by workers.
+SELECT agent::text AS agent, coalesce(remote, false)::boolean AS remote FROM holdfast.agent_supply ORDER BY agent;
 
 -- name: AdminAudit :many
 -- The newest rows of the audit log before a place. Each chain is in the order of time, so each is one scan of the

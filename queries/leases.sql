@@ -5,8 +5,8 @@
 WITH named AS (
     INSERT INTO holdfast.processes (id, name, version) VALUES (@id, @name, @version) ON CONFLICT DO NOTHING
 )
-INSERT INTO holdfast.workers (id, name, version, roles, lease_until)
-VALUES (@id, @name, @version, @roles, now() + @ttl::interval)
+INSERT INTO holdfast.workers (id, name, version, roles, agents, lease_until)
+VALUES (@id, @name, @version, @roles, @agents, now() + @ttl::interval)
 RETURNING lease_until;
 
 -- name: WorkerRenew :one

@@ -220,5 +220,5 @@ SELECT worker, name, version, sdk, agents, replica, first_seen, last_seen,
        coalesce(connected, false)::boolean AS connected, retired_at, running
   FROM holdfast.v_remote_workers w
  WHERE (@agent::text = '' OR @agent = ANY(w.agents))
-   AND (NOT @connected::boolean OR w.last_seen > now() - interval '90 seconds')
+   AND (NOT @connected::boolean OR w.last_seen > now() - interval '90 seconds' AND w.connected)
  ORDER BY last_seen DESC, worker LIMIT @most::integer;

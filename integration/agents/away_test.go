@@ -47,7 +47,7 @@ func TestAgentsThatAreAway(t *testing.T) {
 	}
 	seen := clustertest.CommandOf(t, program, dir, append(db.Env(), env...), "doctor", "--config", file).Out
 	for name, says := range errs {
-		require.Regexp(t, name+`: away for \S+: .*`+says, seen)
+		require.Regexp(t, name+`: .*; away for \S+: .*`+says, seen)
 	}
 	require.NoError(t, os.Remove(rebuilding))
 	upstream.Run()

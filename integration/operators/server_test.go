@@ -39,7 +39,7 @@ push list --tenant acme -o json           | "config_id": "c"
 push attempts HOOKED                      | network
 push attempts HOOKED c -o json            | "class": "network"
 push attempts nobody                      |
-agents list                               | demo   demo  ok      0      -       0        2       -
+agents list                               | demo   demo  healthy  0      -       0        2       -
 agents get demo                           | 2 runs|concurrency
 agents get nobody                         |
 queue list                                | demo   0        -       0        0       0      2
@@ -87,8 +87,8 @@ func TestVerbs(t *testing.T) {
 	// Without the configuration, the agents are those that the database knows.
 	db.Exec("UPDATE holdfast.tasks SET agent = 'other' WHERE agent = 'demo'")
 	known := bare("agents", "list")
-	require.Regexp(t, `(?m)^other +- +ok +0 +- +0 +2 +-$`, known.Out)
-	require.NotContains(t, known.Out, "demo")
+	require.Regexp(t, `(?m)^other +- +no worker +0 +- +0 +2 +-$`, known.Out)
+	require.Regexp(t, `(?m)^demo +- +unknown `, known.Out, "a live server has it")
 	require.Contains(t, known.Err, "--config")
 	db.Exec("UPDATE holdfast.tasks SET agent = 'demo' WHERE agent = 'other'")
 	require.Contains(t, remote("agents", "get", "demo").Out, "signature    verified\n")

@@ -180,8 +180,11 @@ func (a *API) single(name string) func(x *exchange) error {
 			if t, err = x.op.Find(x.ctx, t.Task.ID.String()); err != nil {
 				return err
 			}
-			view := viewTask(t)
-			reply.Task = &view
+			views, err := viewTasks(x.ctx, a.o.Store, t)
+			if err != nil {
+				return err
+			}
+			reply.Task = &views[0]
 		}
 		return x.ok(reply)
 	}
@@ -469,6 +472,9 @@ func (a *API) answer(x *exchange) error {
 	if t, err = x.op.Find(x.ctx, t.Task.ID.String()); err != nil {
 		return err
 	}
-	view := viewTask(t)
-	return x.ok(actReply{outcome{Outcome: outcomeAnswered}, &view})
+	views, err := viewTasks(x.ctx, a.o.Store, t)
+	if err != nil {
+		return err
+	}
+	return x.ok(actReply{outcome{Outcome: outcomeAnswered}, &views[0]})
 }

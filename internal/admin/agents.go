@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,13 +59,9 @@ func signatureOf(card, set []byte, unsigned string) *shown.Signature {
 
 // queues are the queues of all agents.
 type queues struct {
-	depths  []store.QueueDepth
-	parked  map[string]int64
-	workers []store.RemoteWorker
+	depths []store.QueueDepth
+	parked map[string]int64
 }
-
-// maxWorkers bounds the connected workers that are counted.
-const maxWorkers = 10_000
 
 // queues reads the queues, at most once in two seconds.
 func (a *API) queues(ctx context.Context) (*queues, error) {
@@ -74,23 +71,17 @@ func (a *API) queues(ctx context.Context) (*queues, error) {
 			return nil, err
 		}
 		names := namesOf(agents)
-		remote := slices.ContainsFunc(agents, func(g Agent) bool { return g.Remote })
 		var q queues
 		if q.depths, err = a.o.Store.QueueDepths(ctx); err != nil {
 			return nil, err
 		}
-		if q.parked, err = a.o.Store.Parked(ctx, names); err != nil {
-			return nil, err
-		}
-		if remote {
-			q.workers, err = a.o.Store.RemoteWorkersOf(ctx, "", true, maxWorkers)
-		}
+		q.parked, err = a.o.Store.Parked(ctx, names)
 		return &q, err
 	})
 }
 
-// known returns the agents of the configuration. To a local API it may be that of no server, so there those follow that have tasks in
-// the queue or are away, and, without a configuration, those that have tasks or workers.
+// known returns the agents of the configuration. To a local API it may be that of no server, so there those follow that live processes
+// have or that have tasks in the queue, and, without a configuration, those that have tasks.
 func (a *API) known(ctx context.Context) ([]Agent, error) {
 	if !a.o.Local {
 		return a.o.Agents, nil
@@ -107,30 +98,17 @@ func (a *API) known(ctx context.Context) ([]Agent, error) {
 		}
 		others = append(parked, ended...)
 	}
-	outages, err := a.o.Store.Outages(ctx)
+	remote, err := a.o.Store.AgentsServed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range outages {
-		others = append(others, o.Agent)
-	}
+	others = slices.AppendSeq(others, maps.Keys(remote))
 	depths, err := a.o.Store.QueueDepths(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for i := range depths {
 		others = append(others, depths[i].Agent)
-	}
-	workers, err := a.o.Store.RemoteWorkersOf(ctx, "", true, maxWorkers)
-	if err != nil {
-		return nil, err
-	}
-	remote := map[string]bool{}
-	for i := range workers {
-		for _, name := range workers[i].Agents {
-			remote[name] = true
-			others = append(others, name)
-		}
 	}
 	slices.Sort(others)
 	all := slices.Clone(a.o.Agents)
@@ -195,14 +173,21 @@ func (a *API) agentViews(x *exchange) ([]*shown.Agent, error) {
 		}
 		all[i].Signature = signatureOf(card, a.o.KeySet(), a.o.Unsigned)
 	}
-	outages, err := a.o.Store.Outages(x.ctx)
+	key, op := statsKey{bound: x.who.Bound}, x.op
+	if key.bound {
+		key.tenant = x.who.Caller.Tenant
+	}
+	healths, err := a.judged.get(x.ctx, key, func(ctx context.Context) ([]store.AgentHealth, error) {
+		return op.AgentHealths(ctx, namesOf(agents))
+	})
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range outages {
-		if v := byName[o.Agent]; v != nil {
-			o.Error = bounded(o.Error)
-			v.Away = &o
+	for _, h := range healths {
+		if v := byName[h.Agent]; v != nil {
+			if v.AgentHealth = h; x.who.Bound {
+				v.Workers = nil
+			}
 		}
 	}
 	if x.who.Bound {
@@ -212,17 +197,8 @@ func (a *API) agentViews(x *exchange) ([]*shown.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, v := range all {
+	for _, v := range all {
 		v.Queue = &store.QueueDepth{Parked: q.parked[v.Name]}
-		if agents[i].Remote {
-			n := 0
-			for j := range q.workers {
-				if q.workers[j].RetiredAt.IsZero() && slices.Contains(q.workers[j].Agents, v.Name) {
-					n++
-				}
-			}
-			v.Workers = &n
-		}
 	}
 	for _, d := range q.depths {
 		if v := byName[d.Agent]; v != nil {
@@ -482,6 +458,9 @@ func grouped(failed []store.FailedTask) []*failureGroup {
 	slices.SortStableFunc(groups, func(a, b *failureGroup) int { return cmp.Or(b.Tasks-a.Tasks, b.LastAt.Compare(a.LastAt)) })
 	return groups
 }
+
+// maxWorkers bounds the workers of one answer.
+const maxWorkers = 10_000
 
 // workers lists remote workers, those that were seen last first.
 func (a *API) workers(x *exchange) error {

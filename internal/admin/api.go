@@ -141,6 +141,7 @@ type API struct {
 	doctor    chan struct{} // holds an element while an examination runs
 	verifying chan struct{} // the same for a verification of the audit log
 	queued    shared[struct{}, *queues]
+	judged    shared[statsKey, []store.AgentHealth]
 	measured  shared[statsKey, *statsView]
 	sized     shared[struct{}, *measure]
 	lagging   shared[struct{}, *store.PushLags]
@@ -155,7 +156,7 @@ const requestTimeout = 30 * time.Second
 // New makes the API. Run starts its live lists. It must be called before the first part runs, because it subscribes to signals.
 func New(o Options) *API {
 	a := &API{o: o, streams: limit.NewPlaces[string](o.Streams, o.StreamsOfAddress), doctor: make(chan struct{}, 1), verifying: make(chan struct{}, 1)}
-	a.queued.keep, a.lagging.keep = 2*time.Second, 2*time.Second
+	a.queued.keep, a.judged.keep, a.lagging.keep = 2*time.Second, 2*time.Second, 2*time.Second
 	a.ended.keep = 3 * time.Second
 	a.measured.keep, a.sized.keep = 5*time.Second, 15*time.Second
 	a.stopping, a.stop = context.WithCancel(context.Background())

@@ -127,9 +127,21 @@ type told struct {
 	json json.RawMessage
 }
 
-func newTold(t *store.AdminTask) (*told, error) {
-	raw, err := web.Marshal(viewTask(t))
-	return &told{t, bytes.TrimSpace(raw)}, err
+// toldOf encodes tasks, each with its line.
+func (f *feed) toldOf(ctx context.Context, tasks []*store.AdminTask) ([]*told, error) {
+	views, err := viewTasks(ctx, f.o.Store, tasks...)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]*told, len(tasks))
+	for i, t := range tasks {
+		raw, err := web.Marshal(views[i])
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = &told{t, bytes.TrimSpace(raw)}
+	}
+	return rows, nil
 }
 
 // follow adds a list. The filter must have the tenant of an operator who sees only one.
@@ -323,24 +335,16 @@ func (f *feed) tell(ctx context.Context, r *round, rows []*store.AdminTask) erro
 	if len(f.sent) > feedRemembers {
 		clear(f.sent)
 	}
-	var news []*store.AdminTask
+	var fresh []*store.AdminTask
 	for _, t := range rows {
 		if seq, known := f.sent[t.Task.ID]; !known || seq < t.Task.LastSeq {
-			news = append(news, t)
+			f.sent[t.Task.ID] = t.Task.LastSeq
+			fresh = append(fresh, t)
 		}
 	}
-	if err := f.o.Store.Describe(ctx, news); err != nil {
-		return err
-	}
-	for _, t := range news {
-		f.sent[t.Task.ID] = t.Task.LastSeq
-		row, err := newTold(t)
-		if err != nil {
-			return err
-		}
-		r.tasks = append(r.tasks, row)
-	}
-	return nil
+	told, err := f.toldOf(ctx, fresh)
+	r.tasks = append(r.tasks, told...)
+	return err
 }
 
 // publish gives each list its part of a round.

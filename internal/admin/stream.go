@@ -198,15 +198,8 @@ func (a *API) begin(s *stream, w *follower, after int64, resuming bool) error {
 				old := !state.Terminal() && state != task.StateWorking && t.Task.Status.At.Before(since)
 				return !whole || old || !w.belongs(t)
 			})
-			if err := a.o.Store.Describe(ctx, rows); err != nil {
+			if r.tasks, err = a.feed.toldOf(ctx, rows); err != nil {
 				return err
-			}
-			for _, t := range rows {
-				row, err := newTold(t)
-				if err != nil {
-					return err
-				}
-				r.tasks = append(r.tasks, row)
 			}
 		}
 	}

@@ -15,6 +15,27 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
+// viewTasks shows tasks, each with what it is about and its line.
+func viewTasks(ctx context.Context, s *store.Store, tasks ...*store.AdminTask) ([]shown.Task, error) {
+	if err := s.Describe(ctx, tasks); err != nil {
+		return nil, err
+	}
+	ids := make([]task.ID, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.Task.ID
+	}
+	lines, err := s.StatusLines(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]shown.Task, len(tasks))
+	for i, t := range tasks {
+		views[i] = viewTask(t)
+		views[i].Line = lines[t.Task.ID]
+	}
+	return views, nil
+}
+
 func viewTask(t *store.AdminTask) shown.Task {
 	h := t.Task
 	return shown.Task{
@@ -46,17 +67,15 @@ func (a *API) tasks(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
 	}
-	page := shown.TasksPage{Tasks: []shown.Task{}}
-	var found *store.AdminPage
+	found := &store.AdminPage{}
 	var err error
 	switch {
 	case id != "":
-		found = &store.AdminPage{}
 		var t *store.AdminTask
-		if t, err = x.op.Find(x.ctx, id); task.KindOf(err) == task.NotFound {
-			err = nil
-		} else if err == nil && f.Matches(t.Task) {
+		if t, err = x.op.Find(x.ctx, id); err == nil && f.Matches(t.Task) {
 			found.Tasks = append(found.Tasks, t)
+		} else if task.KindOf(err) == task.NotFound {
+			err = nil
 		}
 	case failed:
 		found, err = x.op.FailedFor(x.ctx, f, sameReason(reason), before, limit)
@@ -65,19 +84,16 @@ func (a *API) tasks(x *exchange) error {
 	default:
 		found, err = x.op.List(x.ctx, f, before, limit)
 	}
-	if err == nil {
-		err = a.o.Store.Describe(x.ctx, found.Tasks)
-	}
 	if err != nil {
 		return err
 	}
+	page := shown.TasksPage{Next: idText(found.Next)}
 	if failed || text != "" {
 		page.SearchedSince = found.SearchedSince()
 	}
-	for _, t := range found.Tasks {
-		page.Tasks = append(page.Tasks, viewTask(t))
+	if page.Tasks, err = viewTasks(x.ctx, a.o.Store, found.Tasks...); err != nil {
+		return err
 	}
-	page.Next = idText(found.Next)
 	return x.ok(page)
 }
 
@@ -114,18 +130,13 @@ func (a *API) task(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := a.o.Store.Describe(x.ctx, []*store.AdminTask{t}); err != nil {
+	views, err := viewTasks(x.ctx, a.o.Store, t)
+	if err != nil {
 		return err
 	}
-	d := shown.TaskDetail{Task: viewTask(t), Metadata: t.Task.Metadata}
+	d := shown.TaskDetail{Task: views[0], Metadata: t.Task.Metadata}
 	if d.StatusMessage, err = statusMessage(x.ctx, x.op, t); err != nil {
 		return err
-	}
-	if d.Queue, err = x.op.Queued(x.ctx, t); err != nil {
-		return err
-	}
-	if d.Queue != nil && d.Queue.Phase == "calls" {
-		d.Queue.AvailableAt = time.Time{}
 	}
 	return x.ok(d)
 }
@@ -134,7 +145,7 @@ func (a *API) task(x *exchange) error {
 func (a *API) inbox(x *exchange) error {
 	f := &store.AdminFilter{
 		States: []task.State{task.StateInputRequired, task.StateAuthRequired},
-		Agent:  x.q.word("agent"), Tenant: x.q.optional("tenant"), Owner: x.q.optional("owner"),
+		Agent:  store.Among{Is: x.q.texts("agent")}, Tenant: store.Among{Is: x.q.texts("tenant")}, Owner: store.Among{Is: x.q.texts("owner")},
 	}
 	before, limit := x.q.id("before"), x.q.limit()
 	if err := x.q.done(); err != nil {
@@ -144,9 +155,13 @@ func (a *API) inbox(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	views, err := viewTasks(x.ctx, a.o.Store, found.Tasks...)
+	if err != nil {
+		return err
+	}
 	page := shown.Inbox{Tasks: []shown.TaskDetail{}, Next: idText(found.Next)}
-	for _, t := range found.Tasks {
-		d := shown.TaskDetail{Task: viewTask(t), Metadata: t.Task.Metadata}
+	for i, t := range found.Tasks {
+		d := shown.TaskDetail{Task: views[i], Metadata: t.Task.Metadata}
 		if d.StatusMessage, err = statusMessage(x.ctx, x.op, t); err != nil {
 			return err
 		}

@@ -19,8 +19,8 @@ func (c *command) agents() *cobra.Command {
 		Short: "Show agents, their health and their queues",
 		Long: `Agents are those of the configuration. Health, queues and workers are the same for all
 replicas. On a database, give the servers' configuration with --config. An agent that it
-lacks shows without a kind, while it has tasks in the queue or is away. Without --config
-those show that have tasks or workers.`,
+lacks shows without a kind, while a live server has it or it has tasks in the queue. Without
+--config those show that live servers have or that have tasks.`,
 		Example: `  holdfast agents list
   holdfast agents get weather`,
 	}, false, c.agentsList(), c.agentsGet())
@@ -30,13 +30,15 @@ func (c *command) agentsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List agents with health, queue and workers",
-		Long: `List agents. HEALTH is ok, or away since when: then it does not begin runs, and tasks wait
-without losing tries. QUEUE is the number of tasks that wait for a run, OLDEST for how long
-the first of them has been due, RUNNING those that a replica or a worker runs, PARKED those
-that wait for their client (counted up to 10,000). WORKERS are connected, for the kind
+		Long: `List agents. HEALTH is healthy, unknown (no task has completed yet), failing (many of the
+newest tasks failed), away (its runs do not begin), no worker, or draining (all its workers
+are retired). Tasks of the last three wait without losing tries. QUEUE is the number of
+tasks that wait for a run, OLDEST for how long the first of them has been due, RUNNING those
+that a replica or a worker runs, PARKED those that wait for their client (counted up to
+10,000). WORKERS are connected, for the kind
 worker. holdfast workers list shows them.`,
 		Example: `  holdfast agents list
-  holdfast agents list -o json | jq -r '.[] | select(.away) | .name'`,
+  holdfast agents list -o json | jq -r '.[] | select(.health == "away") | .name'`,
 		Args: argCount(0, 0),
 	}
 	c.outputFlag(cmd)
@@ -47,12 +49,12 @@ worker. holdfast workers list shows them.`,
 		}
 		rows := [][]string{{"AGENT", "KIND", "HEALTH", "QUEUE", "OLDEST", "RUNNING", "PARKED", "WORKERS"}}
 		for _, a := range all {
-			row := []string{a.Name, dash(a.Kind), health(a), "-", "-", "-", "-", "-"}
+			row := []string{a.Name, dash(a.Kind), a.Health, "-", "-", "-", "-", "-"}
 			if q := a.Queue; q != nil {
 				row[3], row[4], row[5], row[6] = count(q.Waiting), ageText(q.OldestSeconds), count(q.Running), count(q.Parked)
 			}
 			if a.Workers != nil {
-				row[7] = strconv.Itoa(*a.Workers)
+				row[7] = count(*a.Workers)
 			}
 			rows = append(rows, row)
 		}
@@ -101,11 +103,12 @@ func printAgent(p *printer, a *shown.Agent) error {
 	if a.Default {
 		p.field("default", "yes")
 	}
-	p.field("health", health(a))
-	if a.Away != nil {
-		p.field("error", a.Away.Error)
-		p.field("last try", stamp(a.Away.LastAt))
+	health := a.Health
+	if !a.Since.IsZero() {
+		health += " since " + stamp(a.Since)
 	}
+	p.field("health", health)
+	p.field("reason", a.Reason)
 	if a.MaxAttempts > 0 {
 		concurrency := "that of its workers"
 		if a.Concurrency > 0 {
@@ -133,13 +136,6 @@ func printAgent(p *printer, a *shown.Agent) error {
 		p.field("signature", text)
 	}
 	return p.err
-}
-
-func health(a *shown.Agent) string {
-	if a.Away == nil {
-		return "ok"
-	}
-	return "away since " + stamp(a.Away.Since)
 }
 
 func count(n int64) string { return strconv.FormatInt(n, 10) }

@@ -124,17 +124,18 @@ func newFake() *fakeAPI {
 	get := func(doc any) route { return func(*http.Request) (any, error) { return doc, nil } }
 	whole := shownTask(5, task.StateCompleted)
 	whole.StatusAt = storedAt.UTC().Add(4 * time.Second)
+	whole.Line = &store.StatusLine{Situation: "sleeping", Text: "Sleeps", Since: whole.StatusAt, Next: "It wakes", NextAt: whole.StatusAt.Add(time.Hour), TurnOf: "nobody"}
 	did := func(outcome string) route {
 		return found(get(map[string]any{"outcome": outcome, "exported_lines": 3, "task": whole}))
 	}
-	two, later := 2, storedAt.Add(time.Hour)
+	two, later := int64(2), storedAt.Add(time.Hour)
 	agents := []*shown.Agent{
-		{Name: "weather", Default: true, Kind: "worker", Concurrency: 4, MaxAttempts: 5, Workers: &two, Queue: &store.QueueDepth{Waiting: 12, Running: 4, Timers: 1, Calls: 2, Parked: 3, OldestSeconds: 192.34}},
+		{Name: "weather", Default: true, Kind: "worker", Concurrency: 4, MaxAttempts: 5, AgentHealth: store.AgentHealth{Health: store.HealthHealthy, Workers: &two}, Queue: &store.QueueDepth{Waiting: 12, Running: 4, Timers: 1, Calls: 2, Parked: 3, OldestSeconds: 192.34}},
 		{
 			Name: "maps", Kind: "http", Concurrency: 256, MaxAttempts: 3, Queue: &store.QueueDepth{OldestSeconds: 0.25},
-			Away: &store.Outage{Since: storedAt.UTC(), LastAt: storedAt.UTC().Add(time.Second), Error: "connection refused"},
+			AgentHealth: store.AgentHealth{Health: store.HealthAway, Since: storedAt.UTC(), Reason: "connection refused"},
 		},
-		{Name: "gone", Queue: &store.QueueDepth{Waiting: 1}},
+		{Name: "gone", AgentHealth: store.AgentHealth{Health: store.HealthNoWorker}, Queue: &store.QueueDepth{Waiting: 1}},
 	}
 	from := time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
 	worker := func(n string) task.ID { return idOf(n + "000000-0000-0000-0000-000000000000") }

@@ -34,7 +34,7 @@ func (c *command) tasksList() *cobra.Command {
 		Use:   "list",
 		Short: "List tasks, newest first",
 		Long: `List tasks, the newest first. SINCE is when the task reached its state; EVENTS is the length
-of its log.`,
+of its log. STATUS says what it does or waits for: holdfast tasks get has the whole line.`,
 		Example: `  holdfast tasks list --state working
   holdfast tasks list --tenant acme --owner alice
   holdfast tasks list --agent weather --limit 200 -o json`,
@@ -99,20 +99,29 @@ func stateNames() []string {
 }
 
 func (c *command) printTasks(rows []shown.Task) error {
-	lines := [][]string{{"TASK", "AGENT", "STATE", "EVENTS", "SINCE", "TENANT", "OWNER", "CONTEXT"}}
+	lines := [][]string{{"TASK", "AGENT", "STATE", "EVENTS", "SINCE", "TENANT", "OWNER", "CONTEXT", "STATUS"}}
 	for i := range rows {
 		r := &rows[i]
-		lines = append(lines, []string{r.TaskID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID})
+		lines = append(lines, []string{r.TaskID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID, lineText(r)})
 	}
 	return c.print(rows, lines)
+}
+
+// lineText is what a task does or waits for.
+func lineText(t *shown.Task) string {
+	if t.Line == nil {
+		return ""
+	}
+	return strings.ReplaceAll(t.Line.Text, "\n", " ")
 }
 
 func (c *command) tasksGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a task with its history and artifacts",
-		Long: `Show a task: its owner, state, messages, artifacts and calls, and the error of the newest
-run that failed. The JSON is Holdfast's own format, not that of an A2A version.`,
+		Long: `Show a task: its owner, state, what it does or waits for and whose turn it is, messages,
+artifacts and calls, and the error of the newest run that failed. The JSON is Holdfast's own
+format, not that of an A2A version.`,
 		Example: `  holdfast tasks get 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast tasks get order-7 -o json`,
 		Args: argCount(1, 1),

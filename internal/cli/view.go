@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -18,7 +17,6 @@ type taskView struct {
 	Metadata  json.RawMessage   `json:"metadata,omitempty"`
 	History   []json.RawMessage `json:"history"`
 	Artifacts []json.RawMessage `json:"artifacts"`
-	Waits     time.Time         `json:"waits_until,omitzero"`
 	CalledBy  task.ID           `json:"called_by,omitzero"`
 	Calls     []store.CallRow   `json:"calls,omitempty"`
 	Failure   *failureView      `json:"failure,omitempty"`
@@ -37,9 +35,6 @@ func viewTask(d *shown.TaskDetail, t *task.Task, calls *shown.Lineage, failure *
 	v := &taskView{
 		Task: d.Task, Message: d.StatusMessage, Metadata: d.Metadata, CalledBy: calls.CalledBy, Calls: calls.Calls, Failure: failure,
 		History: []json.RawMessage{}, Artifacts: []json.RawMessage{},
-	}
-	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
-		v.Waits = t.Wait.Until.UTC()
 	}
 	for i := range t.History {
 		v.History = append(v.History, json.RawMessage(store.EncodePayload(&task.Event{Kind: task.EventMessage, Message: &t.History[i]})))
@@ -105,17 +100,17 @@ func printStoredTask(p *printer, d *shown.TaskDetail, t *task.Task, calls *shown
 	}
 	p.field("agent", t.Agent)
 	p.field("state", t.Status.State.String()+" since "+stamp(t.Status.At))
+	p.field("status", lineText(&d.Task))
+	if l := d.Line; l != nil {
+		p.field("since", stamp(l.Since))
+		p.field("next", strings.TrimSpace(l.Next+" "+stamp(l.NextAt)))
+		p.field("turn of", l.TurnOf)
+	}
 	if failure != nil {
 		p.field("error", fmt.Sprintf("attempt %d %s: %s", failure.Attempt, failure.Outcome, strings.ReplaceAll(failure.Error, "\n", "\n             ")))
 	}
 	if !d.RetriedAs.IsZero() {
 		p.field("retried as", d.RetriedAs.String())
-	}
-	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
-		p.field("waits until", stamp(t.Wait.Until))
-	}
-	if t.Wait != nil && len(t.Wait.Calls) > 0 {
-		p.field("waits for", "the results of its calls")
 	}
 	p.field("context", t.ContextID)
 	p.field("tenant", t.Tenant)

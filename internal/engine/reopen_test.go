@@ -293,7 +293,7 @@ func TestRefusedRetries(t *testing.T) {
 	waits := alone.begin(t, "x")
 	_, err = alone.retry(t, waits, false)
 	require.ErrorIs(t, err, task.Busy)
-	require.ErrorContains(t, err, "it waits for a free worker of agent a")
+	require.ErrorContains(t, err, "and due: its status line says what it waits for")
 }
 
 func TestRetrySkipsBackoff(t *testing.T) {

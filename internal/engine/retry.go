@@ -57,7 +57,7 @@ func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool, key strin
 		case owned:
 			return nil, task.Errorf(task.Busy, "the task is %s: a worker runs it", h.Status.State)
 		case err == nil:
-			return nil, task.Errorf(task.Busy, "the task is %s and due: it waits for a free worker of agent %s", h.Status.State, h.Agent)
+			return nil, task.Errorf(task.Busy, "the task is %s and due: its status line says what it waits for", h.Status.State)
 		case !errors.Is(err, task.NotFound):
 			return nil, err
 		}

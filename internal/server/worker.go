@@ -24,7 +24,7 @@ import (
 func newKeeper(e *env, st *store.Store, h *hub.Hub, bus *signal.Bus) *worker.Keeper {
 	return worker.NewKeeper(worker.KeeperOptions{
 		Store: reachingLeases{st, h.Reached}, TTL: e.cfg.Worker.LeaseTTL, Log: e.log,
-		Process: store.Process{Name: processName(), Version: e.Version, Roles: roles(e.cfg)},
+		Process: store.Process{Name: processName(), Version: e.Version, Roles: roles(e.cfg), Agents: served(e.cfg)},
 		OnPeers: h.SetPeers, OnLost: bus.LeaseLost, Rescued: e.metrics.Rescued,
 	})
 }
@@ -100,6 +100,15 @@ func reserve(pool *worker.Pool, remote *remote.API) func(agent string) engine.Sl
 		}
 		return nil // not an interface with a nil slot
 	}
+}
+
+// served tells peers and operators how this process runs its agents.
+func served(cfg *config.Config) map[string]store.ServedAgent {
+	all := map[string]store.ServedAgent{}
+	for i := range cfg.Agents {
+		all[cfg.Agents[i].Name] = store.ServedAgent{Tries: cfg.Agents[i].Limits.MaxAttempts, Slots: cfg.Agents[i].Slots()}
+	}
+	return all
 }
 
 func processName() string {

@@ -68,6 +68,31 @@ type AdminTask struct {
 	Tokens       int64
 }
 
+// StatusLine says in one line what a task does or waits for, as view v_status has it.
+type StatusLine struct {
+	Situation string    `json:"situation"`
+	Text      string    `json:"text"`
+	Since     time.Time `json:"since,omitzero"`
+	Next      string    `json:"next,omitempty"` // what happens next
+	NextAt    time.Time `json:"next_at,omitzero"`
+	TurnOf    string    `json:"turn_of"` // agent, client, operator or nobody
+}
+
+// StatusLines returns the lines of tasks that operators have found, by task. A task that was deleted meanwhile has none.
+func (s *Store) StatusLines(ctx context.Context, ids []task.ID) (map[task.ID]*StatusLine, error) {
+	if len(ids) == 0 {
+		return nil, nil //nolint:nilnil // no task has no line
+	}
+	all := uuids(ids)
+	lowest, highest := span(all)
+	rows, err := s.q.AdminStatusLines(ctx, s.api, all, lowest, highest)
+	lines := make(map[task.ID]*StatusLine, len(rows))
+	for _, r := range rows {
+		lines[task.ID(r.Task)] = &StatusLine{r.Situation, r.Text, known(r.Since), r.Next, known(r.NextAt), r.TurnOf}
+	}
+	return lines, translate("read the status of tasks", err)
+}
+
 func adminTask(r *dbsqlc.Task) *AdminTask {
 	t := &AdminTask{
 		Task: header(r), Attempt: task.Attempt(r.Attempt), Runs: int(r.Runs), Turns: int(r.Turns), Pending: int(r.Pending),
@@ -692,33 +717,6 @@ func (o *Operator) Runs(ctx context.Context, t *AdminTask) (runs []AdminRun, mor
 	return runs, more, nil
 }
 
-// AdminQueued says what a task in the queue waits for.
-type AdminQueued struct {
-	Phase       string    `json:"phase"` // as in view v_queue
-	AvailableAt time.Time `json:"available_at,omitzero"`
-	Turn        int       `json:"turn"`
-	Tries       int       `json:"tries"`
-	Worker      task.ID   `json:"worker,omitzero"`
-	Name        string    `json:"worker_name,omitempty"` // of the worker's process
-	AwaySince   time.Time `json:"away_since,omitzero"`
-}
-
-// Queued returns the queue row of a task; nil: it has none.
-func (o *Operator) Queued(ctx context.Context, t *AdminTask) (*AdminQueued, error) {
-	r, err := o.s.q.AdminQueued(ctx, o.s.api, uuid.UUID(t.Task.ID))
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // absence is an answer here and no failure
-	}
-	if err != nil {
-		return nil, translate("read the queue", err)
-	}
-	q := &AdminQueued{Phase: r.Phase, AvailableAt: r.AvailableAt, Turn: int(r.Turn), Tries: int(r.Tries), Name: r.WorkerName, AwaySince: r.AwaySince.Time}
-	if r.WorkerID != nil {
-		q.Worker = task.ID(*r.WorkerID)
-	}
-	return q, nil
-}
-
 // Pushes lists webhooks that the operator sees, those of the newest tasks first.
 func (o *Operator) Pushes(ctx context.Context, f PushFilter) ([]PushRow, error) {
 	if o.bound {
@@ -756,22 +754,54 @@ func (s *Store) Registered(ctx context.Context) ([]AdminProcess, error) {
 	return out, translate("read processes", err)
 }
 
-// Outage is an agent that is away.
-type Outage struct {
-	Agent  string    `json:"-"`
-	Since  time.Time `json:"since"`
-	LastAt time.Time `json:"last_at"` // of the newest try
-	Error  string    `json:"error,omitempty"`
+// known returns the zero time for the epoch, which stands for a time that is not known.
+func known(at time.Time) time.Time {
+	if at.Unix() == 0 {
+		return time.Time{}
+	}
+	return at.UTC()
 }
 
-// Outages lists the agents that are away now.
-func (s *Store) Outages(ctx context.Context) ([]Outage, error) {
-	rows, err := s.q.AdminOutages(ctx, s.api)
-	out := make([]Outage, len(rows))
+// AgentHealth says whether the runs of an agent begin and end well, as view v_agents has it.
+type AgentHealth struct {
+	Agent   string    `json:"-"`
+	Health  string    `json:"health"`
+	Since   time.Time `json:"health_since,omitzero"`
+	Reason  string    `json:"health_reason,omitempty"`
+	Workers *int64    `json:"workers,omitempty"` // connected remote workers that may claim, of an agent that has them
+}
+
+// The healths of agents.
+const (
+	HealthUnknown  = "unknown"
+	HealthHealthy  = "healthy"
+	HealthFailing  = "failing"
+	HealthAway     = "away"
+	HealthNoWorker = "no worker"
+	HealthDraining = "draining"
+)
+
+// AgentHealths returns the health of agents, in their order. Of an operator of one tenant only its own tasks are evidence.
+func (o *Operator) AgentHealths(ctx context.Context, agents []string) ([]AgentHealth, error) {
+	rows, err := o.s.q.AgentHealth(ctx, o.s.api, agents, o.bound, o.by.Tenant)
+	out := make([]AgentHealth, len(rows))
 	for i, r := range rows {
-		out[i] = Outage{r.Agent, r.Since, r.LastAt, r.Error}
+		out[i] = AgentHealth{Agent: r.Agent, Health: r.Health, Since: known(r.Since), Reason: r.Reason}
+		if r.Workers >= 0 {
+			out[i].Workers = &r.Workers
+		}
 	}
-	return out, translate("read outages", err)
+	return out, translate("read the health of agents", err)
+}
+
+// AgentsServed returns the agents that live processes have in their configuration; remote ones are run by workers.
+func (s *Store) AgentsServed(ctx context.Context) (remote map[string]bool, err error) {
+	rows, err := s.q.AgentsServed(ctx, s.api)
+	remote = make(map[string]bool, len(rows))
+	for _, r := range rows {
+		remote[r.Agent] = r.Remote
+	}
+	return remote, translate("read the agents", err)
 }
 
 // AuditPlace is a place in the audit log.

@@ -87,7 +87,7 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 		require.NotContains(t, l, "", "%s.%s has no comment", view, column)
 		comments[view] = l[1]
 		switch {
-		case !slices.Contains([]string{"v_workers", "v_remote_workers", "v_outages", "v_names", "v_api_keys", "v_audit"}, view) &&
+		case !slices.Contains([]string{"v_workers", "v_remote_workers", "v_agents", "v_outages", "v_names", "v_api_keys", "v_audit"}, view) &&
 			slices.Contains([]string{"task", "task_id", "agent", "tenant", "owner", "context_id"}, column):
 			shared[view] += row(l)
 		default:
@@ -97,9 +97,9 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 	for view, rows := range shared {
 		require.Equal(t, shared["v_tasks"], rows, "%s begins like the others", view)
 	}
-	require.Len(t, tables, 20)
-	require.Len(t, shared, 14)
-	tables["All of them"], comments["All of them"] = shared["v_tasks"], "All but `v_workers`, `v_remote_workers`, `v_outages`, `v_names`, `v_api_keys` and `v_audit` begin with these columns:"
+	require.Len(t, tables, 22)
+	require.Len(t, shared, 15)
+	tables["All of them"], comments["All of them"] = shared["v_tasks"], "All but `v_workers`, `v_remote_workers`, `v_agents`, `v_outages`, `v_names`, `v_api_keys` and `v_audit` begin with these columns:"
 	for view, rows := range tables {
 		heading := "\n### " + view + "\n"
 		require.Contains(t, m.text, heading)

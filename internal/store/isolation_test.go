@@ -176,7 +176,7 @@ func init() {
 		},
 		"an operator's": {"CallsOf", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
 		"an operator's, of the whole server, or of a task that a view has found": {
-			"AdminRuns", "AdminQueued", "AdminProcesses", "AdminOutages", "AdminAudit", "JobAdd", "JobsForget", "JobGet", "Jobs", "JobCancel",
+			"AdminRuns", "AdminStatusLines", "AgentHealth", "AgentsServed", "AdminProcesses", "AdminAudit", "JobAdd", "JobsForget", "JobGet", "Jobs", "JobCancel",
 			"AdminUsage", "TaskWords", "StatusReasons", "PushLags", "PushLagsOfHosts", "Duties", "TableSizes", "DatabaseFacts", "OldestTask",
 		},
 		"where a page of an operator ends, rounded: the time itself would tell of another tenant": {"AdminWindow", "AgentWindows", "PushWindow"},

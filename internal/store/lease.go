@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -18,12 +19,26 @@ type Process struct {
 	Name    string
 	Version string
 	Roles   string
+	Agents  map[string]ServedAgent // those of its configuration
+}
+
+// ServedAgent says how a process runs an agent.
+type ServedAgent struct {
+	Tries int `json:"tries"`           // of a message
+	Slots int `json:"slots,omitempty"` // runs at once; 0: remote workers run it
 }
 
 // Register adds a process with a lease of ttl, by the database's clock.
 func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) error {
+	agents := []byte("{}")
+	if len(p.Agents) > 0 {
+		var err error
+		if agents, err = json.Marshal(p.Agents); err != nil {
+			return err
+		}
+	}
 	_, err := s.q.WorkerRegister(ctx, s.lease, dbsqlc.WorkerRegisterParams{
-		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Ttl: ttl,
+		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Agents: agents, Ttl: ttl,
 	})
 	s.moves.renewal(err)
 	return translate("register", err)

@@ -63,6 +63,9 @@ func TestPlansOfOperators(t *testing.T) {
 		{"JobsForget", "generic", "interval '1 day'", "admin_jobs_ended"},
 		{"JobClaim", "generic", "interval '1 s', NULL", "admin_jobs_open"},
 		{"AdminAudit", "generic", "now(), 1::smallint, 1, 50, now() - interval '1 day'", "_pkey"},
+		{"AdminStatusLines", "generic", "ARRAY[" + newest + "]::uuid[], " + none + ", " + newest, ended + "_pkey"},
+		{"AdminStatusLines", "generic", "ARRAY[" + newest + "]::uuid[], " + none + ", " + newest, "task_queue_pkey"},
+		{"AgentHealth", "generic", "'{a0,a1}', true, 't1'", ended + "_agent"},
 		{"AdminTasksByID", "generic", "ARRAY[" + newest + "]::uuid[], " + none + ", " + newest, ended + "_pkey"},
 	} {
 		plan := planOf(t, c, texts[x.name], x.mode, x.args)

@@ -2690,6 +2690,7 @@ export interface components {
             reason?: string;
             /** @description the tokens that its last 8 events report */
             tokens?: number;
+            status_line?: components["schemas"]["statusLine"];
         };
         tasks: {
             tasks: components["schemas"]["task"][];
@@ -2724,18 +2725,25 @@ export interface components {
              */
             counted_since?: string;
         };
-        queued: {
+        /** @description what the task does or waits for, as view v_status has it */
+        statusLine: {
+            /** @description one word for the line */
+            situation: string;
+            text: string;
+            /**
+             * Format: date-time
+             * @description absent: not known
+             */
+            since?: string;
+            /** @description what happens next */
+            next?: string;
+            /**
+             * Format: date-time
+             * @description when that happens; absent: not known
+             */
+            next_at?: string;
             /** @enum {unknown} */
-            phase: "running" | "waiting" | "delayed" | "timer" | "calls";
-            /** Format: date-time */
-            available_at?: string;
-            turn: number;
-            tries: number;
-            /** Format: uuid */
-            worker?: string;
-            worker_name?: string;
-            /** Format: date-time */
-            away_since?: string;
+            turn_of: "agent" | "client" | "operator" | "nobody";
         };
         inbox: {
             tasks: components["schemas"]["taskDetail"][];
@@ -2780,10 +2788,10 @@ export interface components {
             reason?: string;
             /** @description the tokens that its last 8 events report */
             tokens?: number;
+            status_line?: components["schemas"]["statusLine"];
             metadata?: unknown;
             /** @description the message of the status as it is stored */
             status_message?: unknown;
-            queue?: components["schemas"]["queued"];
         };
         event: {
             seq: number;
@@ -3007,10 +3015,18 @@ export interface components {
             /** @description runs at once on one replica; absent for an agent with workers elsewhere */
             concurrency?: number;
             max_attempts?: number;
-            away?: components["schemas"]["away"];
-            queue?: components["schemas"]["depths"];
+            /** @enum {unknown} */
+            health: "unknown" | "healthy" | "failing" | "away" | "no worker" | "draining";
+            /**
+             * Format: date-time
+             * @description absent: not known
+             */
+            health_since?: string;
+            /** @description absent: it is healthy */
+            health_reason?: string;
             /** @description connected remote workers that may claim */
             workers?: number;
+            queue?: components["schemas"]["depths"];
             signature?: components["schemas"]["signature"];
         };
         agentDetail: {
@@ -3020,10 +3036,18 @@ export interface components {
             /** @description runs at once on one replica; absent for an agent with workers elsewhere */
             concurrency?: number;
             max_attempts?: number;
-            away?: components["schemas"]["away"];
-            queue?: components["schemas"]["depths"];
+            /** @enum {unknown} */
+            health: "unknown" | "healthy" | "failing" | "away" | "no worker" | "draining";
+            /**
+             * Format: date-time
+             * @description absent: not known
+             */
+            health_since?: string;
+            /** @description absent: it is healthy */
+            health_reason?: string;
             /** @description connected remote workers that may claim */
             workers?: number;
+            queue?: components["schemas"]["depths"];
             signature?: components["schemas"]["signature"];
             card?: Record<string, never>;
         };
@@ -3261,13 +3285,6 @@ export interface components {
             error?: string;
             took_ms: number;
         };
-        away: {
-            /** Format: date-time */
-            since: string;
-            /** Format: date-time */
-            last_at: string;
-            error?: string;
-        };
         depths: {
             waiting: number;
             running: number;
@@ -3373,6 +3390,8 @@ export interface components {
                 status: "ok" | "warn" | "fail";
                 detail: string;
                 advice?: string;
+                /** @description that it is about */
+                agent?: string;
             }[];
         };
         keys: {
@@ -3625,8 +3644,8 @@ export type SessionEnded = components['schemas']['session_ended'];
 export type Task = components['schemas']['task'];
 export type Tasks = components['schemas']['tasks'];
 export type Counts = components['schemas']['counts'];
-export type Queued = components['schemas']['queued'];
 export type Inbox = components['schemas']['inbox'];
+export type StatusLine = components['schemas']['statusLine'];
 export type TaskDetail = components['schemas']['taskDetail'];
 export type Event = components['schemas']['event'];
 export type Log = components['schemas']['log'];
@@ -3675,7 +3694,6 @@ export type VerifyRequest = components['schemas']['verifyRequest'];
 export type Resealed = components['schemas']['resealed'];
 export type TrialRequest = components['schemas']['trialRequest'];
 export type Trial = components['schemas']['trial'];
-export type Away = components['schemas']['away'];
 export type Depths = components['schemas']['depths'];
 export type Replicas = components['schemas']['replicas'];
 export type Duty = components['schemas']['duty'];

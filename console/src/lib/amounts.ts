@@ -1,18 +1,5 @@
 // Amounts as people read them.
 
-const byteUnits = ["B", "kB", "MB", "GB", "TB", "PB"];
-
-/** bytes returns "0 B", "12 kB" or "1.5 GB", in powers of 1000 as disks are sold. */
-export function bytes(n: number): string {
-  let size = n;
-  let unit = 0;
-  while (Math.abs(size) >= 999.5 && unit < byteUnits.length - 1) {
-    size /= 1000;
-    unit++;
-  }
-  return `${unit === 0 || Math.abs(size) >= 99.5 ? Math.round(size) : Number(size.toPrecision(2))} ${byteUnits[unit]}`;
-}
-
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 /** count returns "12,345". */

@@ -49,14 +49,14 @@ group("home", () => {
     expect(
       attention([
         agent("ok", { queue: queue(3, 2) }),
-        agent("gone", { away: { since: "", last_at: "", error: "connection refused" }, queue: queue(4, 0) }),
-        agent("idle", { workers: 0, queue: queue(0, 0) }),
-        agent("bare", { workers: 0, queue: queue(2, 5) }),
+        agent("gone", { health: "away", health_reason: "connection refused", queue: queue(4, 0) }),
+        agent("idle", { health: "no worker", queue: queue(0, 0) }),
+        agent("bare", { health: "no worker", health_reason: "none is connected", queue: queue(2, 5) }),
         agent("late", { queue: queue(2, 90) }),
       ]).map((r) => `${r.of} ${r.text}`),
     ).toEqual([
-      "gone is away: connection refused; 4 of its tasks wait",
-      "bare has no worker; 2 of its tasks wait",
+      "gone away: connection refused; 4 of its tasks wait",
+      "bare no worker: none is connected; 2 of its tasks wait",
       "late has tasks that wait for 1m 30s",
     ]);
   });

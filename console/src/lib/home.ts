@@ -87,8 +87,9 @@ export function attention(agents: readonly Agent[]): Remark[] {
     const waiting = a.queue?.waiting ?? 0;
     const open = { agent: a.name, state: ["submitted"] };
     const waits = waiting > 0 ? `; ${waiting} of its tasks wait` : "";
-    if (a.away) return [{ of: a.name, text: `is away: ${a.away.error || "no answer"}${waits}`, tone: "bad" }];
-    if (a.workers === 0 && waiting > 0) return [{ of: a.name, text: `has no worker${waits}`, tone: "bad", search: open }];
+    if (a.health === "away" || a.health === "failing" || (a.health === "no worker" && waiting > 0)) {
+      return [{ of: a.name, text: `${a.health}: ${a.health_reason || "no answer"}${waits}`, tone: "bad", search: open }];
+    }
     const oldest = a.queue?.oldest_seconds ?? 0;
     if (oldest > 60) {
       return [{ of: a.name, text: `has tasks that wait for ${duration(oldest * 1000)}`, tone: "warn", search: open }];

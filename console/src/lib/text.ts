@@ -37,17 +37,17 @@ export function shortId(id: string): string {
   return visible(id.length > 12 ? `…${id.slice(-8)}` : id);
 }
 
-const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/** size writes a number of bytes for people. */
+/** size writes a number of bytes for people, in the units of the configuration. */
 export function size(bytes: number): string {
   let n = bytes;
   let unit = 0;
-  while (n >= 1024 && unit < units.length - 1) {
+  while (Math.abs(n) >= 1023.5 && unit < units.length - 1) {
     n /= 1024;
     unit++;
   }
-  return `${unit === 0 ? n : n < 10 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
+  return `${unit === 0 ? n : Math.abs(n) < 9.95 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
 }
 
 /** hostOf returns the host of an address that a browser may open, or undefined for every other text. */

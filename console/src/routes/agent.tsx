@@ -74,7 +74,7 @@ export function AgentPage() {
       {agent.isPending && <p className="muted">Loading…</p>}
       {agent.data && (
         <>
-          {agent.data.away && <Away agent={agent.data} />}
+          {agent.data.health !== "healthy" && agent.data.health !== "unknown" && <Sick agent={agent.data} />}
           <Tabs
             label="About the agent"
             value={tab}
@@ -110,17 +110,24 @@ function adviceFor(kind: string): string {
   }
 }
 
-function Away({ agent }: { agent: AgentDetail }) {
-  if (!agent.away) return null;
+/** Sick says why runs of an agent do not begin, or do not end well. */
+function Sick({ agent }: { agent: AgentDetail }) {
   return (
     <div className="notice" role="status">
       <strong>
-        Away since <Time at={agent.away.since} />
+        {agent.health.charAt(0).toUpperCase() + agent.health.slice(1)}
+        {agent.health_since && (
+          <>
+            {" "}
+            since <Time at={agent.health_since} />
+          </>
+        )}
       </strong>
-      {agent.away.error && <Text>{agent.away.error}</Text>}
+      {agent.health_reason && <Text>{agent.health_reason}</Text>}
       <span className="muted">
-        Last tried <Time at={agent.away.last_at} />. Its tasks wait, and begin by themselves when it is back.{" "}
-        {adviceFor(agent.kind)}
+        {agent.health === "failing"
+          ? "See the reasons at Failures."
+          : `Its tasks wait, and begin by themselves. ${adviceFor(agent.kind)}`}
       </span>
     </div>
   );

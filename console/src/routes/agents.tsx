@@ -100,12 +100,14 @@ function Card({ agent, stats, row, window }: { agent: Agent; stats?: Stats; row?
           <Signature agent={agent} />
         </span>
       </header>
-      {agent.away && (
+      {agent.health !== "healthy" && agent.health !== "unknown" && (
         <p className="agent-away">
-          <span>
-            Away since <Time at={agent.away.since} />.
-          </span>{" "}
-          {visible(agent.away.error ?? "")}
+          {agent.health_since && (
+            <span>
+              Since <Time at={agent.health_since} />:
+            </span>
+          )}{" "}
+          {visible(agent.health_reason ?? "")}
         </p>
       )}
       <dl className="agent-queue">
@@ -181,11 +183,22 @@ function Small({ name, value, tone, children }: { name: string; value: string; t
   );
 }
 
-/** Health says whether runs of an agent begin. */
+const tones: Record<Agent["health"], "good" | "warn" | "bad" | "neutral"> = {
+  healthy: "good",
+  unknown: "neutral",
+  draining: "warn",
+  failing: "bad",
+  away: "bad",
+  "no worker": "bad",
+};
+
+/** Health says whether runs of an agent begin and end well. */
 export function Health({ agent }: { agent: Agent }) {
-  if (agent.away) return <Tag tone="bad">away</Tag>;
-  if (agent.workers === 0) return <Tag tone="warn">no worker</Tag>;
-  return <Tag tone="good">healthy</Tag>;
+  return (
+    <span title={agent.health_reason && visible(agent.health_reason)}>
+      <Tag tone={tones[agent.health]}>{agent.health}</Tag>
+    </span>
+  );
 }
 
 /** Signature says whether clients can verify the card. */

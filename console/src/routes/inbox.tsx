@@ -13,13 +13,13 @@ import { Page } from "../components/Page";
 import { Panel } from "../components/Panel";
 import { Time } from "../components/Time";
 import { toast } from "../components/Toast";
-import { useActRefusal } from "../layout/me";
-import { most, useInbox } from "../lib/inbox";
-import { visible } from "../lib/text";
 import { AnswerForm } from "../conversation/AnswerForm";
 import { questionOf } from "../conversation/form";
 import { Parts } from "../conversation/Parts";
 import { member, partsOf } from "../conversation/types";
+import { useActRefusal } from "../layout/me";
+import { most, useInbox } from "../lib/inbox";
+import { visible } from "../lib/text";
 import "./inbox.css";
 
 const asking = ["input-required", "auth-required"] as const;
@@ -61,7 +61,7 @@ function Question({ task }: { task: TaskDetail }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
   const parts = partsOf(member(task.status_message, "parts"));
-  const data = parts.filter((p) => p.kind === "data").map((p) => ({ kind: "data" as const, data: p.data }));
+  const data = parts.filter((p) => p.kind === "data");
   const { form, choices } = questionOf(data);
   const words = form || choices ? parts.filter((p) => p.kind !== "data") : parts;
   const send = async (answer: { text: string } | { data: unknown }) => {

@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { get } from "../api/client";
 import type { Database, Findings, Limits, Partition, Replica, Step } from "../api/schema";
@@ -13,10 +13,11 @@ import { Tabs } from "../components/Tabs";
 import { Time } from "../components/Time";
 import { Needs, Whole } from "../components/Whole";
 import { useMe } from "../layout/me";
-import { bytes, count, days, plural } from "../lib/amounts";
+import { count, days, plural } from "../lib/amounts";
 import { refresh } from "../lib/refresh";
 import { one, type Search } from "../lib/search";
 import { families, periodsOf } from "../lib/storage";
+import { size, visible } from "../lib/text";
 import { duration } from "../lib/time";
 import { useWorkers, WorkerList } from "./agent";
 import "./system.css";
@@ -155,10 +156,10 @@ function Size({ database: d }: { database: Database }) {
     <>
       <Tiles
         tiles={[
-          { name: "Database", value: bytes(d.bytes), note: `PostgreSQL ${d.version.split(" ")[0]}` },
+          { name: "Database", value: size(d.bytes), note: `PostgreSQL ${d.version.split(" ")[0]}` },
           {
             name: "Growth",
-            value: growth ? `${bytes(growth.bytes_per_day)}/day` : "–",
+            value: growth ? `${size(growth.bytes_per_day)}/day` : "–",
             note: growth ? (
               <>
                 kept since <Time at={growth.since} />
@@ -170,8 +171,8 @@ function Size({ database: d }: { database: Database }) {
           d.disk
             ? {
                 name: "Disk free",
-                value: bytes(d.disk.free_bytes),
-                note: `of ${bytes(d.disk.size_bytes)}`,
+                value: size(d.disk.free_bytes),
+                note: `of ${size(d.disk.size_bytes)}`,
                 tone:
                   d.disk.free_bytes < 1e9
                     ? ("bad" as const)
@@ -191,7 +192,7 @@ function Size({ database: d }: { database: Database }) {
             name: "Next drop",
             value: d.next_drop ? <Time at={d.next_drop.at} /> : "never",
             note: d.next_drop
-              ? `${bytes(d.next_drop.bytes)} of ${families[d.next_drop.what] ?? d.next_drop.what}`
+              ? `${size(d.next_drop.bytes)} of ${families[d.next_drop.what] ?? d.next_drop.what}`
               : "retention keeps everything",
           },
           {
@@ -224,7 +225,7 @@ function Size({ database: d }: { database: Database }) {
           {d.groups.map((g, i) => (
             <li key={g.what}>
               <span className="storage-dot" data-place={i} aria-hidden="true" />
-              {groupNames[g.what] ?? g.what} <b>{bytes(g.bytes)}</b>
+              {groupNames[g.what] ?? g.what} <b>{size(g.bytes)}</b>
             </li>
           ))}
         </ul>
@@ -253,7 +254,7 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
             ),
           },
           { name: "To", cell: (p) => <Time at={p.to} /> },
-          { name: "Size", end: true, cell: (p) => bytes(p.bytes) },
+          { name: "Size", end: true, cell: (p) => size(p.bytes) },
           {
             name: "Rows",
             end: true,
@@ -300,7 +301,7 @@ function Plan({ steps }: { steps: Step[] }) {
             { name: "Agent", cell: (s) => s.agent || <span className="muted">all</span> },
             { name: "Tasks", end: true, cell: (s) => count(s.tasks) },
             { name: "Held, stay", end: true, cell: (s) => count(s.held) },
-            { name: "Frees", end: true, cell: (s) => bytes(s.bytes) },
+            { name: "Frees", end: true, cell: (s) => size(s.bytes) },
           ]}
         />
       )}
@@ -353,7 +354,7 @@ function LimitsOf() {
         <Panel title="Memory of this process" note="bytes in flight, by budget">
           {l.use.memory.map((m) => (
             <div key={m.budget}>
-              <Meter label={m.budget} used={m.used} of={m.size} text={`${bytes(m.used)} of ${bytes(m.size)}`} />
+              <Meter label={m.budget} used={m.used} of={m.size} text={`${size(m.used)} of ${size(m.size)}`} />
               {m.refused > 0 && <p className="muted">{plural(m.refused, "request")} refused since the process started</p>}
             </div>
           ))}
@@ -367,8 +368,8 @@ function LimitsOf() {
         <Panel title="Requests" note="of the configuration, limits.*">
           <Facts
             facts={[
-              ["Memory", bytes(l.memory_bytes)],
-              ["Body", bytes(l.max_body_bytes)],
+              ["Memory", l.memory_bytes > 0 ? size(l.memory_bytes) : "what the machine or its control group has (default)"],
+              ["Body", l.max_body_bytes > 0 ? size(l.max_body_bytes) : "no limit"],
               ["Parts", limitless(l.max_parts)],
               ["Depth of JSON", limitless(l.max_depth)],
               ["Blocking request", span(l.max_block_seconds)],
@@ -441,7 +442,12 @@ function Doctor() {
             <li key={i} className="finding" data-status={c.status}>
               <Tag tone={tones[c.status]}>{words[c.status]}</Tag>
               <div>
-                <b>{c.check}</b>
+                <b>{c.check}</b>{" "}
+                {c.agent && (
+                  <Link to="/agents/$name" params={{ name: c.agent }}>
+                    {visible(c.agent)}
+                  </Link>
+                )}
                 <Text>{c.detail}</Text>
                 {c.advice && (
                   <div className="finding-advice">

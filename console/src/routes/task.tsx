@@ -10,6 +10,7 @@ import { ErrorBox } from "../components/ErrorBox";
 import type { MenuItem } from "../components/Menu";
 import { Page } from "../components/Page";
 import { Text } from "../components/Panel";
+import { StatusLine } from "../components/StatusLine";
 import { Tabs } from "../components/Tabs";
 import { useMedia } from "../lib/media";
 import { one, type Search } from "../lib/search";
@@ -196,6 +197,11 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
       {!away && error !== null && (
         <div className="task-banner">
           <ErrorBox error={error} title="The newest facts cannot be read" />
+        </div>
+      )}
+      {!away && (
+        <div className="task-status">
+          <StatusLine task={task} />
         </div>
       )}
       <CutLine cuts={live.feed.log.cuts} state={live.state} />

@@ -16,6 +16,7 @@ import { Histogram } from "../components/Histogram";
 import { Live } from "../components/Live";
 import { Menu } from "../components/Menu";
 import { Page } from "../components/Page";
+import { StatusText } from "../components/StatusLine";
 import { Time } from "../components/Time";
 import { short } from "../lib/amounts";
 import {
@@ -32,6 +33,7 @@ import {
 } from "../lib/filter";
 import { useNarrow } from "../lib/media";
 import { keepPlace } from "../lib/place";
+import { refresh } from "../lib/refresh";
 import { type Search, stringifySearch } from "../lib/search";
 import { change as changeSetting, useSettings } from "../lib/settings";
 import { useShortcut } from "../lib/shortcuts";
@@ -274,6 +276,14 @@ function List({
     },
   });
   useEffect(() => onLive(state), [onLive, state]);
+  // A line may change without an event: an outage begins, a time has come.
+  useEffect(() => {
+    const timer = setInterval(() => {
+      const open = Array.from({ length: Math.min(list.count, 100) }, (_, i) => list.at(i)).some((t) => t && !isFinal(t.state));
+      if (plain && open && !document.hidden) void list.refresh();
+    }, refresh.later);
+    return () => clearInterval(timer);
+  }, [list, plain]);
   const read = list.started || list.error !== undefined;
   useEffect(() => {
     if (read) onRead(true);
@@ -473,6 +483,13 @@ function required(text: string | undefined, narrow: boolean): Column<Task>[] {
       width: "minmax(120px, 4fr)",
       narrow: true,
       cell: (task) => <Words task={task} text={text} narrow={narrow} />,
+    },
+    {
+      id: "status",
+      header: "Status",
+      width: "minmax(80px, 2fr)",
+      // The badge says the rest.
+      cell: (task) => (task.status_line?.text === stateNames[task.state] ? null : <StatusText task={task} />),
     },
   ];
 }

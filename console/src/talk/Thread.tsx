@@ -1,12 +1,16 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { type DragEvent, useEffect, useRef, useState } from "react";
+import { get } from "../api/client";
 import type { State, Talks } from "../api/schema";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
+import { StatusLine } from "../components/StatusLine";
 import { AnswerForm } from "../conversation/AnswerForm";
 import { Artifact } from "../conversation/Artifact";
 import { Conversation, type Item } from "../conversation/Conversation";
 import { partOf, type Part as ShownPart } from "../conversation/types";
+import { refresh } from "../lib/refresh";
 import { isFinal } from "../lib/states";
 import { Composer } from "./Composer";
 import { type Attachment, attach } from "./files";
@@ -102,6 +106,7 @@ export function Thread({
           )}
         </div>
       </div>
+      {c?.taskId && <Line key={c.taskId} task={c.taskId} state={c.state} />}
       {c?.taskId && <TaskBar c={c} />}
       {c && asked && <AnswerForm key={asked.key} parts={shown(asked.parts)} state={asked.state} onSend={onSend} />}
       <Composer
@@ -122,6 +127,21 @@ function why(setup: Setup, talks: Talks): string {
   if (!agent) return "Choose an agent.";
   if (agent.schemes.length > 0 && setup.caller.subject === "") return "Name the caller in whose name you talk.";
   return "";
+}
+
+/** Line says what the task does or waits for. */
+function Line({ task, state }: { task: string; state: Talk["state"] }) {
+  const { data } = useQuery({
+    queryKey: ["task", task, "line", state],
+    queryFn: ({ signal }) => get("/tasks/{id}", { path: { id: task }, signal }),
+    placeholderData: keepPreviousData,
+    refetchInterval: state !== undefined && isFinal(state) ? false : refresh.soon,
+  });
+  return data ? (
+    <div className="taskbar-line">
+      <StatusLine task={data} />
+    </div>
+  ) : null;
 }
 
 /** TaskBar says how the task stands, and has what one can do about it. */

@@ -39,11 +39,11 @@ export interface Result {
 }
 
 /** possible returns the actions that a task in its state allows, the most useful one first. */
-export function possible(task: Pick<TaskDetail, "state" | "held_at" | "queue" | "cancel_requested_at">): Action[] {
+export function possible(task: Pick<TaskDetail, "state" | "held_at" | "status_line" | "cancel_requested_at">): Action[] {
   const out: Action[] = [];
   if (task.state === "input-required" || task.state === "auth-required") out.push("answer");
   if (task.state === "failed" || task.state === "rejected" || task.state === "canceled") out.push("retry");
-  if (task.queue?.phase === "delayed" || task.queue?.phase === "timer") out.push("retry");
+  if (["retrying", "delayed", "sleeping"].includes(task.status_line?.situation ?? "")) out.push("retry");
   if (!isFinal(task.state)) out.push("cancel");
   out.push(task.held_at ? "release" : "hold", "purge");
   return out;

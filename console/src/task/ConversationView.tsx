@@ -3,6 +3,7 @@ import type { Call, TaskDetail } from "../api/schema";
 import { Button } from "../components/Button";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
+import { StatusLine } from "../components/StatusLine";
 import { Conversation } from "../conversation/Conversation";
 import type { Answer } from "../conversation/form";
 import { ArtifactCard } from "./ArtifactsView";
@@ -74,12 +75,7 @@ export function ConversationView({
             <ArtifactCard task={task} id={artifact} live={live} artifacts={artifacts.list} toSeq={toSeq} />
           )}
         />
-        {open && task.state === "working" && (
-          <p className="conversation-note conversation-working">
-            <span className="conversation-dots" aria-hidden="true" />
-            The agent works.
-          </p>
-        )}
+        {open && <StatusLine task={task} />}
       </section>
       {open && !following && (
         <button type="button" className="follow" onClick={follow}>

@@ -8,6 +8,7 @@ import { Button } from "../components/Button";
 import { ErrorBox } from "../components/ErrorBox";
 import { Text } from "../components/Panel";
 import { Scroll } from "../components/Scroll";
+import { StatusLine } from "../components/StatusLine";
 import { SeqLink } from "../conversation/SeqLink";
 import { isFinal } from "../lib/states";
 import { line } from "../lib/text";
@@ -15,7 +16,6 @@ import { duration } from "../lib/time";
 import type { Known } from "./feed";
 import { artifactRow, ended, kinds, once, placed, type Row, rowsOf, type Scale, scaleOf, webhookRows } from "./rows";
 import { type Live, useLineage, useRuns, type useStory } from "./useTask";
-import { Waiting } from "./Waiting";
 import type { useWebhooks } from "./WebhooksView";
 import "./Waterfall.css";
 
@@ -72,7 +72,7 @@ export function Waterfall({
   return (
     <div className="timeline">
       <Callers id={lineage.data?.called_by} />
-      <Waiting task={task} />
+      <StatusLine task={task} />
       {runs.error && <ErrorBox error={runs.error} retry={() => runs.refetch()} title="The runs cannot be read" />}
       {runs.data?.more && <p className="muted">The task has more runs; the log has them.</p>}
       {(story.query.hasNextPage || rows.length > most) && (

@@ -53,7 +53,7 @@ export interface Row {
 
 const ms = (at: string | undefined): number | undefined => (at ? Date.parse(at) : undefined);
 
-export type Waterfalled = Pick<TaskDetail, "id" | "created_at" | "state" | "status_at" | "queue">;
+export type Waterfalled = Pick<TaskDetail, "id" | "created_at" | "state" | "status_at">;
 
 /** rowsOf returns the rows of a task. now ends those that have not ended. */
 export function rowsOf(

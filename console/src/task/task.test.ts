@@ -453,7 +453,14 @@ test("text shows what it is", () => {
   expect(visible("é 👍 中")).toBe("é 👍 中");
   expect(line(" a\n\n b ")).toBe("a b");
   expect(line("x".repeat(1000)).length).toBeLessThan(170);
-  expect([size(0), size(1023), size(1536), size(5 << 20)]).toEqual(["0 B", "1023 B", "1.5 KiB", "5.0 MiB"]);
+  expect([0, 1023, 1536, 5 << 20, 1_048_575, -2048].map(size)).toEqual([
+    "0 B",
+    "1023 B",
+    "1.5 KiB",
+    "5.0 MiB",
+    "1.0 MiB",
+    "-2.0 KiB",
+  ]);
   expect(hostOf("https://user@Example.com:8443/x")).toBe("example.com:8443");
   for (const bad of ["javascript:alert(1)", " JaVaScRiPt:x", "data:text/html,x", "//x", "file:///etc", "blob:https://x", ""]) {
     expect(hostOf(bad)).toBeUndefined();

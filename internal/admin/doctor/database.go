@@ -59,8 +59,7 @@ func (e *examination) database(ctx context.Context) {
 		{"subjects", d.subjects},
 		{"partitions", d.partitions},
 		{"workers", d.workers},
-		{"queue", d.queue},
-		{"agents away", d.outages},
+		{"agents", d.agents},
 		{"runs", d.runs},
 		{"webhooks", d.webhooks},
 		{"webhook secrets", d.webhookSecrets},
@@ -85,10 +84,10 @@ func (e *examination) database(ctx context.Context) {
 }
 
 // needsSchema are the checks that need a migrated database.
-var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "agents away": true, "runs": true, "webhooks": true, "webhook secrets": true, "signing keys": true}
+var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "agents": true, "runs": true, "webhooks": true, "webhook secrets": true, "signing keys": true}
 
 // needsStore are those of them that need the schema of this program.
-var needsStore = map[string]bool{"workers": true, "queue": true, "agents away": true, "webhooks": true}
+var needsStore = map[string]bool{"workers": true, "agents": true, "webhooks": true}
 
 type database struct {
 	*examination

@@ -30,6 +30,7 @@ type Finding struct {
 	Status Status `json:"status"`
 	Detail string `json:"detail"`
 	Advice string `json:"advice,omitempty"`
+	Agent  string `json:"agent,omitempty"` // that it is about
 }
 
 // Report has all findings of an examination; its status is the worst of theirs.

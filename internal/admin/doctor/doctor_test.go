@@ -115,7 +115,7 @@ func open(t testing.TB, url string) *store.Store {
 func register(t testing.TB, s *store.Store, ttl time.Duration) task.ID {
 	t.Helper()
 	id := store.NewID()
-	require.NoError(t, s.Register(t.Context(), store.Process{ID: id, Name: "test/1", Version: "1", Roles: "api,worker,push"}, ttl))
+	require.NoError(t, s.Register(t.Context(), store.Process{ID: id, Name: "test/1", Version: "1", Roles: "api,worker,push", Agents: map[string]store.ServedAgent{"demo": {Tries: 3, Slots: 16}}}, ttl))
 	return id
 }
 
@@ -157,12 +157,11 @@ func TestHealthyDatabase(t *testing.T) {
 	r.is(t, "configuration", OK, "a test")
 	r.is(t, "notify", OK, "arrives")
 	r.is(t, "workers", OK, "1 processes are alive, 1 with the role worker")
-	r.is(t, "queue", OK, "demo: 1 queued")
+	r.is(t, "agents", OK, "demo: 1 queued")
 	r.is(t, "isolation", OK, "the database keeps callers apart, too")
 	r.is(t, "webhooks", OK, "0 have something to deliver; 1 processes deliver")
 	r.is(t, "webhook secrets", OK, "none yet")
-	r.is(t, "agents away", OK, "none")
-	require.Len(t, r, 31)
+	require.Len(t, r, 30)
 }
 
 // one is a finding of a check.
@@ -203,7 +202,7 @@ func TestDatabaseFaults(t *testing.T) {
 		"a table that the checks need is missing": {
 			sql: "DROP TABLE holdfast.workers CASCADE",
 			want: map[string]Finding{
-				"workers": {Status: Fail, Detail: cannot}, "runs": {Status: Fail, Detail: cannot}, "webhooks": {Status: Fail, Detail: cannot}, "queue": {Status: OK, Detail: "empty"},
+				"workers": {Status: Fail, Detail: cannot}, "runs": {Status: Fail, Detail: cannot}, "webhooks": {Status: Fail, Detail: cannot}, "agents": {Status: Fail, Detail: cannot},
 			},
 		},
 		"a dead worker": {
@@ -232,14 +231,25 @@ func TestDatabaseFaults(t *testing.T) {
 			begin: func(w world) { create(w.t, w.s, "demo"); create(w.t, w.s, "forgotten") },
 			sql:   "DELETE FROM holdfast.task_queue WHERE agent = 'demo'",
 			want: map[string]Finding{
-				"runs":  {Status: Fail, Detail: "1 tasks are submitted or working but not in the queue"},
-				"queue": {Status: Warn, Detail: "forgotten: 1 queued, 0 running, the oldest due"},
+				"runs":   {Status: Fail, Detail: "1 tasks are submitted or working but not in the queue"},
+				"agents": {Status: Warn, Detail: "forgotten: 1 queued, 0 running, the oldest due"},
 			},
 		},
 		"a queue that does not move": {
-			begin: func(w world) { create(w.t, w.s, "demo") },
+			begin: func(w world) { register(w.t, w.s, time.Hour); create(w.t, w.s, "demo") },
 			sql:   "UPDATE holdfast.task_queue SET available_at = now() - interval '1 hour'",
-			want:  one("queue", Warn, "demo: 1 queued, 0 running, the oldest due for 1h0m"),
+			want:  one("agents", Warn, "demo: 1 queued, 0 running, the oldest due for 1h0m"),
+		},
+		"an agent that is away": {
+			begin: func(w world) { register(w.t, w.s, time.Hour); create(w.t, w.s, "demo") },
+			sql: `UPDATE holdfast.task_queue SET available_at = now() - interval '1 hour';
+				INSERT INTO holdfast.agent_outages (agent, error, worker_id) VALUES ('demo', 'connection refused', gen_random_uuid())`,
+			want: one("agents", Warn, ": connection refused"),
+		},
+		"an agent without workers": {
+			begin: func(w world) { register(w.t, w.s, time.Hour); create(w.t, w.s, "demo") },
+			sql:   `UPDATE holdfast.workers SET agents = '{"demo": {"tries": 3}}'`,
+			want:  one("agents", Warn, "; no worker: none of its workers is connected"),
 		},
 		"a partition for now": {
 			sql: `DO $$ DECLARE t regclass; BEGIN
@@ -458,7 +468,7 @@ func TestHangingDatabase(t *testing.T) {
 		return err
 	})
 	r = examine(t, Options{Config: configuration(t, url), within: func(check string) time.Duration {
-		if slices.Contains([]string{"connections", "workers", "queue"}, check) { // they read the tables
+		if slices.Contains([]string{"connections", "workers", "agents"}, check) { // they read the tables
 			return 50 * time.Millisecond
 		}
 		return never

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/pg/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // These checks look at the tables of Holdfast, most of them by the figures of the admin API.
@@ -90,54 +92,72 @@ func withRole(all []store.AdminProcess, role config.Role) (n int) {
 // longWait is how long a task may wait for a worker before doctor reports it.
 const longWait = time.Minute
 
-// outages reports the agents that workers cannot reach.
-func (d *database) outages(ctx context.Context) (found []Finding, err error) {
+// agents reports, once for each agent, why its tasks wait or fail, if they do.
+func (d *database) agents(ctx context.Context) ([]Finding, error) {
 	s, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Outages(ctx)
-	for _, o := range all {
-		found = append(found, warns("%s: away for %s: %s", o.Agent, time.Since(o.Since).Round(time.Second), o.Error).
-			advise("start the agent; its tasks wait for at most agents[].limits.unreachable_for")...)
-	}
-	return findings(found).orOK("none"), err
-}
-
-func (d *database) queue(ctx context.Context) ([]Finding, error) {
-	s, err := d.open(ctx)
+	depths, err := s.QueueDepths(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.QueueDepths(ctx)
+	queues, names := map[string]store.QueueDepth{}, []string{}
+	for _, q := range depths {
+		queues[q.Agent] = q
+		names = append(names, q.Agent)
+	}
+	served, err := s.AgentsServed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.AppendSeq(names, maps.Keys(served))
+	slices.Sort(names)
+	healths, err := s.Operator(task.Caller{}, false).AgentHealths(ctx, slices.Compact(names))
 	if err != nil {
 		return nil, err
 	}
 	var found findings
-	for _, q := range all {
-		detail := fmt.Sprintf("%s: %d queued, %d running", q.Agent, q.Waiting, q.Running)
-		if q.Timers > 0 {
-			detail += fmt.Sprintf(", %d with a timer", q.Timers)
-		}
-		if q.Calls > 0 {
-			detail += fmt.Sprintf(", %d with calls", q.Calls)
-		}
-		if q.OldestSeconds > 0 {
-			detail += ", the oldest due for " + seconds(q.OldestSeconds)
-		}
-		known := d.Unnamed || slices.ContainsFunc(d.Config.Agents, func(a config.Agent) bool { return a.Name == q.Agent })
-		switch {
-		case q.Waiting+q.Timers+q.Calls > 0 && !known:
-			found = append(found, warns("%s; this configuration has no such agent", detail).
-				advise("configure the agent, or run holdfast tasks cancel; if no replica has the agent, the tasks wait forever")...)
-		case q.OldestSeconds > longWait.Seconds():
-			found = append(found, warns("%s", detail).
-				advise("find out whether workers are too few or stuck: see workers above, the agent's limits.concurrency and holdfast_runs_active")...)
-		default:
-			found = append(found, oks("%s", detail)...)
-		}
+	for _, h := range healths {
+		of := d.agent(&h, queues[h.Agent], len(served) > 0)
+		of[0].Agent = h.Agent
+		found = append(found, of...)
 	}
-	return found.orOK("empty"), nil
+	return found.orOK("none has tasks"), nil
+}
+
+// agent judges one agent. Without a live process the check of workers says why tasks wait.
+func (d *database) agent(h *store.AgentHealth, q store.QueueDepth, live bool) findings {
+	detail := fmt.Sprintf("%s: %d queued, %d running", h.Agent, q.Waiting, q.Running)
+	if q.Timers > 0 {
+		detail += fmt.Sprintf(", %d with a timer", q.Timers)
+	}
+	if q.Calls > 0 {
+		detail += fmt.Sprintf(", %d with calls", q.Calls)
+	}
+	if q.OldestSeconds > 0 {
+		detail += ", the oldest due for " + seconds(q.OldestSeconds)
+	}
+	sick := fmt.Sprintf("%s; %s: %s", detail, h.Health, h.Reason)
+	if !h.Since.IsZero() {
+		sick = fmt.Sprintf("%s; %s for %s: %s", detail, h.Health, time.Since(h.Since).Round(time.Second), h.Reason)
+	}
+	known := d.Unnamed || slices.ContainsFunc(d.Config.Agents, func(a config.Agent) bool { return a.Name == h.Agent })
+	switch {
+	case q.Waiting+q.Timers+q.Calls > 0 && !known:
+		return warns("%s; this configuration has no such agent", detail).
+			advise("configure the agent, or run holdfast tasks cancel; if no replica has the agent, the tasks wait forever")
+	case h.Health == store.HealthAway:
+		return warns("%s", sick).advise("start the agent; its tasks wait for at most agents[].limits.unreachable_for")
+	case live && q.Waiting > 0 && (h.Health == store.HealthNoWorker || h.Health == store.HealthDraining):
+		return warns("%s", sick).advise("start a worker of the agent; its tasks wait for at most agents[].limits.unreachable_for")
+	case h.Health == store.HealthFailing:
+		return warns("%s", sick).advise("see why: the page of the agent in the console, or holdfast tasks list --agent %s --state failed", h.Agent)
+	case live && q.OldestSeconds > longWait.Seconds():
+		return warns("%s", detail).
+			advise("find out whether workers are too few or stuck: see the agent's limits.concurrency and holdfast_runs_active")
+	}
+	return oks("%s", detail)
 }
 
 // webhooks checks the backlog of deliveries, and which replicas deliver.

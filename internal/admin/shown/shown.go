@@ -40,6 +40,8 @@ type Task struct {
 	Said   string `json:"said,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Tokens int64  `json:"tokens,omitempty"`
+	// Line says what the task does or waits for; absent: it was deleted meanwhile.
+	Line *store.StatusLine `json:"status_line,omitempty"`
 }
 
 // TasksPage is a page of tasks.
@@ -54,9 +56,8 @@ type TasksPage struct {
 // TaskDetail is one task.
 type TaskDetail struct {
 	Task
-	Metadata      json.RawMessage    `json:"metadata,omitempty"`
-	StatusMessage json.RawMessage    `json:"status_message,omitempty"`
-	Queue         *store.AdminQueued `json:"queue,omitempty"` // what a task in the queue waits for
+	Metadata      json.RawMessage `json:"metadata,omitempty"`
+	StatusMessage json.RawMessage `json:"status_message,omitempty"`
 }
 
 // Inbox is a page of the tasks that wait for people.
@@ -168,16 +169,14 @@ type Trial struct {
 
 // Agent is an agent of the configuration.
 type Agent struct {
-	Name        string            `json:"name"`
-	Default     bool              `json:"default,omitempty"`
-	Kind        string            `json:"kind"`
-	Concurrency int               `json:"concurrency,omitzero"` // absent: that of its remote workers
-	MaxAttempts int               `json:"max_attempts"`
-	Away        *store.Outage     `json:"away,omitempty"` // since when it does not begin runs
-	Queue       *store.QueueDepth `json:"queue,omitempty"`
-	// Workers is how many remote workers are connected, of an agent that has them.
-	Workers   *int       `json:"workers,omitempty"`
-	Signature *Signature `json:"signature,omitempty"`
+	Name        string `json:"name"`
+	Default     bool   `json:"default,omitempty"`
+	Kind        string `json:"kind"`
+	Concurrency int    `json:"concurrency,omitzero"` // absent: that of its remote workers
+	MaxAttempts int    `json:"max_attempts"`
+	store.AgentHealth
+	Queue     *store.QueueDepth `json:"queue,omitempty"`
+	Signature *Signature        `json:"signature,omitempty"`
 }
 
 // Agents are the agents of the configuration.

@@ -553,44 +553,6 @@ func (q *Queries) AdminLogBack(ctx context.Context, db DBTX, arg AdminLogBackPar
 	return items, nil
 }
 
-const adminOutages = `-- name: AdminOutages :many
-SELECT o.agent, o.since, o.last_at, coalesce(o.error, '')::text AS error
-  FROM holdfast.agent_outages o WHERE o.last_at > now() - interval '1 minute' ORDER BY o.agent
-`
-
-type AdminOutagesRow struct {
-	Agent  string
-	Since  time.Time
-	LastAt time.Time
-	Error  string
-}
-
-// The agents that are away now, as view v_outages has them.
-func (q *Queries) AdminOutages(ctx context.Context, db DBTX) ([]AdminOutagesRow, error) {
-	rows, err := db.Query(ctx, adminOutages)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []AdminOutagesRow
-	for rows.Next() {
-		var i AdminOutagesRow
-		if err := rows.Scan(
-			&i.Agent,
-			&i.Since,
-			&i.LastAt,
-			&i.Error,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const adminProcesses = `-- name: AdminProcesses :many
 SELECT w.id, w.name, w.version, w.roles, w.started_at, w.lease_until, (w.lease_until >= now())::boolean AS alive,
        (SELECT count(*) FROM holdfast.task_queue q WHERE q.worker_id = w.id)::bigint AS running,
@@ -643,42 +605,6 @@ func (q *Queries) AdminProcesses(ctx context.Context, db DBTX, maxRows int32) ([
 	return items, nil
 }
 
-const adminQueued = `-- name: AdminQueued :one
-SELECT (CASE WHEN q.worker_id IS NOT NULL THEN 'running'
-             WHEN q.wakes_at = 'infinity' THEN 'calls'
-             WHEN q.wakes_at IS NOT NULL THEN 'timer'
-             WHEN q.available_at > now() THEN 'delayed' ELSE 'waiting' END)::text AS phase,
-       q.available_at, q.turn, q.tries, q.worker_id, q.away_since,
-       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = q.worker_id), '')::text AS worker_name
-  FROM holdfast.task_queue q WHERE q.id = $1
-`
-
-type AdminQueuedRow struct {
-	Phase       string
-	AvailableAt time.Time
-	Turn        int32
-	Tries       int32
-	WorkerID    *uuid.UUID
-	AwaySince   pgtype.Timestamptz
-	WorkerName  string
-}
-
-// The queue row of a task. By primary key. The server's, for a task that a view has found.
-func (q *Queries) AdminQueued(ctx context.Context, db DBTX, id uuid.UUID) (AdminQueuedRow, error) {
-	row := db.QueryRow(ctx, adminQueued, id)
-	var i AdminQueuedRow
-	err := row.Scan(
-		&i.Phase,
-		&i.AvailableAt,
-		&i.Turn,
-		&i.Tries,
-		&i.WorkerID,
-		&i.AwaySince,
-		&i.WorkerName,
-	)
-	return i, err
-}
-
 const adminRuns = `-- name: AdminRuns :many
 SELECT e.seq, e.attempt, e.created_at, e.worker_id, e.claimed_at,
        (CASE WHEN e.kind = 4 THEN (e.payload -> 'outcome') #>> '{}'
@@ -728,6 +654,58 @@ func (q *Queries) AdminRuns(ctx context.Context, db DBTX, task uuid.UUID, after 
 			&i.Outcome,
 			&i.Error,
 			&i.WorkerName,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const adminStatusLines = `-- name: AdminStatusLines :many
+SELECT s.task, s.situation::text AS situation, s.text::text AS text,
+       coalesce(s.since, 'epoch')::timestamptz AS since, coalesce(s.next, '')::text AS next,
+       coalesce(s.next_at, 'epoch')::timestamptz AS next_at, s.turn_of::text AS turn_of
+  FROM unnest($1::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (
+    SELECT v.task, v.situation, v.text, v.since, v.next, v.next_at, v.turn_of FROM holdfast.v_status v
+     WHERE v.task = i.id AND v.task BETWEEN $2 AND $3
+    OFFSET 0
+ ) s
+`
+
+type AdminStatusLinesRow struct {
+	Task      uuid.UUID
+	Situation string
+	Text      string
+	Since     time.Time
+	Next      string
+	NextAt    time.Time
+	TurnOf    string
+}
+
+// The line about each of some tasks, as view v_status has it. By primary keys. The server's, for tasks that a view has
+// found.
+func (q *Queries) AdminStatusLines(ctx context.Context, db DBTX, ids []uuid.UUID, lowest uuid.UUID, highest uuid.UUID) ([]AdminStatusLinesRow, error) {
+	rows, err := db.Query(ctx, adminStatusLines, ids, lowest, highest)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AdminStatusLinesRow
+	for rows.Next() {
+		var i AdminStatusLinesRow
+		if err := rows.Scan(
+			&i.Task,
+			&i.Situation,
+			&i.Text,
+			&i.Since,
+			&i.Next,
+			&i.NextAt,
+			&i.TurnOf,
 		); err != nil {
 			return nil, err
 		}
@@ -1319,6 +1297,98 @@ func (q *Queries) AdminWindow(ctx context.Context, db DBTX, arg AdminWindowParam
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
+}
+
+const agentHealth = `-- name: AgentHealth :many
+SELECT a.agent::text AS agent,
+       (CASE WHEN v.agent IS NULL THEN 'no worker'
+             WHEN j.own THEN holdfast.agent_verdict(e.completed, e.failed)
+             ELSE v.health END)::text AS health,
+       coalesce(v.since, 'epoch')::timestamptz AS since,
+       coalesce(CASE WHEN v.agent IS NULL THEN 'no process that is alive has it'
+                     WHEN j.own THEN holdfast.agent_evidence(e.completed, e.failed)
+                     ELSE v.reason END, '')::text AS reason,
+       coalesce(v.workers, -1)::bigint AS workers
+  FROM unnest($1::text[]) AS a (agent)
+  LEFT JOIN holdfast.v_agents v ON v.agent = a.agent
+ CROSS JOIN LATERAL (
+    SELECT $2::boolean AND coalesce(v.health IN ('unknown', 'healthy', 'failing'), false) AS own
+ ) j
+ CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE x.state = 5) AS completed, count(*) FILTER (WHERE x.state = 6) AS failed
+      FROM (SELECT n.state FROM (
+                SELECT t.state, t.tenant FROM holdfast.tasks t
+                 WHERE j.own AND t.state >= 5 AND t.agent COLLATE "C" = a.agent
+                 ORDER BY t.status_at DESC, t.id DESC LIMIT 1000) n
+             WHERE n.tenant = $3::text LIMIT 20) x
+ ) e
+ ORDER BY 1
+`
+
+type AgentHealthRow struct {
+	Agent   string
+	Health  string
+	Since   time.Time
+	Reason  string
+	Workers int64
+}
+
+// The health of agents, as view v_agents has it. For an operator of one tenant only its own tasks are evidence, among
+// the newest 1,000 of the agent. Index tasks_ended_at.
+func (q *Queries) AgentHealth(ctx context.Context, db DBTX, agents []string, bound bool, tenant string) ([]AgentHealthRow, error) {
+	rows, err := db.Query(ctx, agentHealth, agents, bound, tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AgentHealthRow
+	for rows.Next() {
+		var i AgentHealthRow
+		if err := rows.Scan(
+			&i.Agent,
+			&i.Health,
+			&i.Since,
+			&i.Reason,
+			&i.Workers,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const agentsServed = `-- name: AgentsServed :many
+SELECT agent::text AS agent, coalesce(remote, false)::boolean AS remote FROM holdfast.agent_supply ORDER BY agent
+`
+
+type AgentsServedRow struct {
+	Agent  string
+	Remote bool
+}
+
+// The agents of the configurations of live processes; remote ones are run by workers.
+func (q *Queries) AgentsServed(ctx context.Context, db DBTX) ([]AgentsServedRow, error) {
+	rows, err := db.Query(ctx, agentsServed)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AgentsServedRow
+	for rows.Next() {
+		var i AgentsServedRow
+		if err := rows.Scan(&i.Agent, &i.Remote); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const jobAdd = `-- name: JobAdd :one

@@ -135,8 +135,8 @@ const workerRegister = `-- name: WorkerRegister :one
 WITH named AS (
     INSERT INTO holdfast.processes (id, name, version) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
 )
-INSERT INTO holdfast.workers (id, name, version, roles, lease_until)
-VALUES ($1, $2, $3, $4, now() + $5::interval)
+INSERT INTO holdfast.workers (id, name, version, roles, agents, lease_until)
+VALUES ($1, $2, $3, $4, $5, now() + $6::interval)
 RETURNING lease_until
 `
 
@@ -145,6 +145,7 @@ type WorkerRegisterParams struct {
 	Name    string
 	Version string
 	Roles   string
+	Agents  []byte
 	Ttl     time.Duration
 }
 
@@ -156,6 +157,7 @@ func (q *Queries) WorkerRegister(ctx context.Context, db DBTX, arg WorkerRegiste
 		arg.Name,
 		arg.Version,
 		arg.Roles,
+		arg.Agents,
 		arg.Ttl,
 	)
 	var lease_until time.Time

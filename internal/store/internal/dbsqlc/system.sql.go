@@ -503,7 +503,7 @@ SELECT worker, name, version, sdk, agents, replica, first_seen, last_seen,
        coalesce(connected, false)::boolean AS connected, retired_at, running
   FROM holdfast.v_remote_workers w
  WHERE ($1::text = '' OR $1 = ANY(w.agents))
-   AND (NOT $2::boolean OR w.last_seen > now() - interval '90 seconds')
+   AND (NOT $2::boolean OR w.last_seen > now() - interval '90 seconds' AND w.connected)
  ORDER BY last_seen DESC, worker LIMIT $3::integer
 `
 

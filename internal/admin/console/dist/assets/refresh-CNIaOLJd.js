@@ -1,1 +1,0 @@
-var e={soon:5e3,later:15e3,seldom:6e4};export{e as t};
