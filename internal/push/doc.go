@@ -46,6 +46,4 @@
 //	claim loop   one; woken by commits, by hints, by freed slots, when the next cursor is due, and
 //	             by a poll
 //	delivery     one per claim that is not waiting
-//
-
 package push

@@ -1,0 +1,1 @@
+var e={soon:5e3,later:15e3,seldom:6e4};export{e as t};

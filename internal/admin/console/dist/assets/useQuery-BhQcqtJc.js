@@ -1,1 +1,0 @@
-import{B as e,N as t}from"./Badge-B8ej83qB.js";function n(n,r){return t(n,e,r)}export{n as t};

@@ -1,1 +1,0 @@
-import{R as e,j as t}from"./states-aC13aT1_.js";function n(n,r){return t(n,e,r)}export{n as t};
