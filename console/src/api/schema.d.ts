@@ -271,12 +271,12 @@ export interface paths {
         get: {
             parameters: {
                 query?: {
-                    /** @description the name of an agent */
-                    agent?: components["parameters"]["agent"];
-                    /** @description empty for tasks without a tenant */
-                    tenant?: components["parameters"]["tenant"];
-                    /** @description empty for tasks without an owner */
-                    owner?: components["parameters"]["owner"];
+                    /** @description tasks of one of these agents */
+                    agent?: components["parameters"]["agents"];
+                    /** @description tasks of one of these tenants; empty for tasks without one */
+                    tenant?: components["parameters"]["tenants"];
+                    /** @description tasks of one of these owners; empty for tasks without one */
+                    owner?: components["parameters"]["owners"];
                     /** @description next of the page before */
                     before?: components["parameters"]["before"];
                     /** @description the most items of the page */
@@ -3644,8 +3644,8 @@ export type SessionEnded = components['schemas']['session_ended'];
 export type Task = components['schemas']['task'];
 export type Tasks = components['schemas']['tasks'];
 export type Counts = components['schemas']['counts'];
-export type Inbox = components['schemas']['inbox'];
 export type StatusLine = components['schemas']['statusLine'];
+export type Inbox = components['schemas']['inbox'];
 export type TaskDetail = components['schemas']['taskDetail'];
 export type Event = components['schemas']['event'];
 export type Log = components['schemas']['log'];
