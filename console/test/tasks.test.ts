@@ -365,8 +365,8 @@ describe("the page of tasks", () => {
     await page.reload();
     await settings.click();
     for (const name of ["✓ Dark theme", "✓ Absolute times", "✓ UTC"]) await page.getByRole("menuitem", { name }).waitFor();
-    await axe(page);
     await page.keyboard.press("Escape");
+    await page.getByRole("menu").waitFor({ state: "detached" });
     expect(await page.evaluate(() => document.documentElement.dataset.theme)).toBe("dark");
     const time = page.locator("time").first();
     await time.waitFor();

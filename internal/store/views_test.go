@@ -379,7 +379,7 @@ func TestReaderReadsViewsOnly(t *testing.T) {
 			require.Error(t, errOf(tx.Exec(t.Context(), "DELETE FROM "+name)), name)
 		})
 	}
-	require.Equal(t, 20, views)
+	require.Equal(t, 22, views)
 	as(t, c, "holdfast_reader", func(tx pgx.Tx) {
 		_, lines := query(t, tx, "SELECT text FROM holdfast.v_artifacts WHERE task = holdfast.task_uuid($1)", p.c.Task.ID.String())
 		require.Equal(t, [][]string{{"x"}}, lines)
@@ -419,7 +419,7 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	var views int
 	require.NoError(t, super.QueryRow(t.Context(), `SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`).Scan(&views))
-	require.Equal(t, 20, views)
+	require.Equal(t, 22, views)
 	for _, block := range readManual(t).blocks("The role", "sql") {
 		storetest.Must(super.PgConn().Exec(t.Context(), block).ReadAll())(t, block)
 	}
