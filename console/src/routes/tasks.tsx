@@ -64,13 +64,16 @@ export function TasksPage() {
         <FilterField filter={filter} onChange={change} suggestions={suggestions} />
         <Columns />
       </div>
-      {plain && counts && (
-        <Histogram
-          counts={counts}
-          label="When the tasks were created"
-          onSpan={(since, until) => change(within(filter, since, until))}
-        />
-      )}
+      {plain &&
+        (counts ? (
+          <Histogram
+            counts={counts}
+            label="When the tasks were created"
+            onSpan={(since, until) => change(within(filter, since, until))}
+          />
+        ) : (
+          <div className="histogram" />
+        ))}
       {plain && <Counts filter={filter} onChange={change} data={counts} />}
       <List key={key} filter={filter} onChange={change} onLive={setLive} onRead={setRead} onSuggestions={setSuggestions} />
     </Page>
