@@ -240,7 +240,7 @@ func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Conf
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	killAtSecondSignal(ctx, agent)
+	killAtSecondSignal(agent)
 	changes := make(chan string)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -295,20 +295,20 @@ func (c *command) devKey(ctx context.Context, cfg *config.Config, op *operator, 
 
 const devKeyLifetime = 24 * time.Hour
 
-// killAtSecondSignal makes another Ctrl-C end this process at once, without leaving the agent.
-func killAtSecondSignal(ctx context.Context, agent *develop.Agent) {
-	context.AfterFunc(ctx, func() {
-		again := make(chan os.Signal, 1)
-		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-		go func() {
-			s := <-again
-			agent.Kill()
-			signal.Reset(os.Interrupt, syscall.SIGTERM)
-			if number, ok := s.(syscall.Signal); ok {
-				_ = syscall.Kill(os.Getpid(), number)
-			}
-		}()
-	})
+// killAtSecondSignal makes a second Ctrl-C end this process at once, without leaving the agent. It listens from the start: between the
+// first one and a later Notify, another would end the process before it has killed the agent's children.
+func killAtSecondSignal(agent *develop.Agent) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals // which ends the context of the verb
+		s := <-signals
+		agent.Kill()
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		if number, ok := s.(syscall.Signal); ok {
+			_ = syscall.Kill(os.Getpid(), number)
+		}
+	}()
 }
 
 // look is the pause before the tasks are read again.
