@@ -177,14 +177,9 @@ func (a *API) single(name string) func(x *exchange) error {
 		}
 		reply := actReply{outcome: *did}
 		if did.Outcome != outcomePurged {
-			if t, err = x.op.Find(x.ctx, t.Task.ID.String()); err != nil {
+			if reply.Task, err = a.viewNow(x, t.Task.ID); err != nil {
 				return err
 			}
-			views, err := viewTasks(x.ctx, a.o.Store, t)
-			if err != nil {
-				return err
-			}
-			reply.Task = &views[0]
 		}
 		return x.ok(reply)
 	}
@@ -469,12 +464,22 @@ func (a *API) answer(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if t, err = x.op.Find(x.ctx, t.Task.ID.String()); err != nil {
-		return err
-	}
-	views, err := viewTasks(x.ctx, a.o.Store, t)
+	view, err := a.viewNow(x, t.Task.ID)
 	if err != nil {
 		return err
 	}
-	return x.ok(actReply{outcome{Outcome: outcomeAnswered}, &views[0]})
+	return x.ok(actReply{outcome{Outcome: outcomeAnswered}, view})
+}
+
+// viewNow shows a task as an act has left it.
+func (a *API) viewNow(x *exchange, id task.ID) (*shown.Task, error) {
+	t, err := x.op.Find(x.ctx, id.String())
+	if err != nil {
+		return nil, err
+	}
+	views, err := viewTasks(x.ctx, a.o.Store, t)
+	if err != nil {
+		return nil, err
+	}
+	return &views[0], nil
 }
