@@ -8,7 +8,7 @@ FROM source AS build
 # The context has no .git, so the version comes from outside: holdfast version shows it.
 ARG VERSION COMMIT DATE
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 go build -trimpath -o /out/holdfast -ldflags="-s -w \
+    CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -gcflags=all=-dwarf=false -o /out/holdfast -ldflags="-s -w \
         -X github.com/holdfast-a2a/holdfast/internal/cli.stampedVersion=$VERSION \
         -X github.com/holdfast-a2a/holdfast/internal/cli.stampedCommit=$COMMIT \
         -X github.com/holdfast-a2a/holdfast/internal/cli.stampedTime=$DATE" ./cmd/server
@@ -35,4 +35,16 @@ ENV HOLDFAST_CONFIG=/etc/holdfast/holdfast.yaml
 EXPOSE 8080 8081 9090
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["/holdfast", "ready"]
 ENTRYPOINT ["/holdfast"]
+CMD ["serve"]
+
+# A trial in one container: everybody who reaches a port may use the agents and the console, and PostgreSQL is inside.
+FROM postgres:17.11-bookworm AS dev
+COPY --from=holdfast /holdfast /usr/local/bin/
+USER postgres
+WORKDIR /var/lib/postgresql/data
+ENV HOLDFAST_LISTEN=:8080 HOLDFAST_GRPC_LISTEN=:8081 HOLDFAST_ADMIN_LISTEN=:9090 HOLDFAST_AUTH_NONE=true HOLDFAST_ADMIN_OPEN=true
+EXPOSE 8080 8081 9090
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["holdfast", "ready"]
+ENTRYPOINT ["holdfast"]
 CMD ["serve"]

@@ -36,7 +36,12 @@ CLUSTERS = $(filter-out %/documents %/compose,$(shell go list ./integration/...)
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-container test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers size check lint prose fmt generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+# As releases are built: without debug symbols, but traces of panics keep names and lines. Not to make the symbols first saves a tenth
+# of the compiler's time. Without the tag, a page of gRPC that nothing serves calls methods by name, for which the linker keeps all
+# exported methods of the binary: 5 MB.
+BUILD = CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -gcflags=all=-dwarf=false -ldflags='-s -w'
+
+.PHONY: help run build image test test-container test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers size check lint prose fmt generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-server dist-python dist-typescript console site console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +52,7 @@ run: build ## serve the demo agent on http://127.0.0.1:8080, with a database in 
 
 build: ## a static binary, bin/holdfast
 	@echo "go build: the first time, this compiles every package and takes minutes"
-	CGO_ENABLED=0 go build -v -trimpath -o bin/holdfast ./cmd/server
+	$(BUILD) -v -o bin/holdfast ./cmd/server
 
 # Tests wait more than they compute, so twice as many packages run at a time as there are cores.
 test: bin/gotestsum ## what decides whether a change is right: five minutes, Go and PostgreSQL. RACE=1, COUNT=20, PACKAGES, TESTFLAGS
@@ -104,7 +109,7 @@ upgrade: ## roll from the previous version to this one and back under load, with
 failover-drill: ## seconds of outage and lost tasks when the primary dies or falls silent, with both kinds of replication
 	go test -run '^$$' -bench '^BenchmarkFailover$$' -benchtime $(or $(ROUNDS),3)x -timeout $(TIMEOUT) ./integration/faults
 
-chaos-workers: dist ## the same, with workers of the built packages of Python and TypeScript beside those in Go
+chaos-workers: dist-python dist-typescript ## the same, with workers of the built packages of Python and TypeScript beside those in Go
 	rm -rf dist/chaos && mkdir dist/chaos && cp integration/faults/remoteworker/worker.* dist/chaos
 	cd dist/chaos && npm install --prefix . --silent --no-audit --no-fund ../holdfast-agent-*.tgz
 	python3 -m venv dist/chaos/venv && dist/chaos/venv/bin/pip install --quiet dist/holdfast_agent-*.whl
@@ -125,7 +130,7 @@ interop-ring: ## clients of the second ring: needs Java 17 with mvn, cargo, npm,
 torture-peers: ## torture servers of others with the agents of examples/torture, and write the table of interop/torture-peers.md (13 minutes, and the installations)
 	go test -tags interop -count=1 -timeout 120m -run '^TestTorturePeers$$' -v ./interop -torture -torture.record torture-peers.md
 
-image: ## the image holdfast:dev, with the version of the repository
+image: site ## the image holdfast:dev, with the documents and the version of the repository
 	docker build --target holdfast --tag $(or $(HOLDFAST_IMAGE),holdfast:dev) --build-arg VERSION=$$(git describe --tags --always --dirty) \
 		--build-arg COMMIT=$$(git rev-parse HEAD) --build-arg DATE=$$(git log -1 --format=%cI) .
 
@@ -153,7 +158,7 @@ sqlc-vet: bin/sqlc ## prepare every query on a migrated database
 	go run ./internal/test/storetest/withdb bin/sqlc vet
 
 size: ## how large everything is, beside BASE (the commit of the last green test-all), and at most (tools/budgets)
-	@tools/size "$(or $(BASE),$(shell .ci/suite base))"
+	@BUILD="$(BUILD)" tools/size "$(or $(BASE),$(shell .ci/suite base))"
 
 vuln: bin/govulncheck ## known vulnerabilities that our code reaches; VULNDB names a copy of the database (file:///...)
 	bin/govulncheck -db $(VULNDB) ./...
@@ -197,8 +202,8 @@ sdk-python-adapters: ## the adapters of the Python SDK against the frameworks (d
 sdk-samples: build ## examples/samples as processes beside the built server (downloads their frameworks once)
 	sdk/python/check samples
 
-sdk-typescript: sdk/typescript/node_modules/.package-lock.json ## check the TypeScript SDK: format, linter, types, tests (needs Node 20 with npm)
-	cd sdk/typescript && npm run --silent lint && npm test --silent
+sdk-typescript: build sdk/typescript/node_modules/.package-lock.json ## check the TypeScript SDK: format, linter, types, tests (needs Node 20 with npm)
+	cd sdk/typescript && npm run --silent lint && HOLDFAST_BINARY=$(CURDIR)/bin/holdfast npm test --silent
 
 sdk-conformance: dist-typescript ## the conformance suite of the worker API, for the packages of Python and TypeScript (go test runs it for Go)
 	sdk/python/check conformance
@@ -206,7 +211,10 @@ sdk-conformance: dist-typescript ## the conformance suite of the worker API, for
 	cd dist/conformance && npm install --prefix . --silent --no-audit --no-fund ../holdfast-agent-*.tgz
 	go test -count=1 ./sdk/conformance -agent 'node agent.mjs' -dir dist/conformance -without block
 
-dist: dist-python dist-typescript ## the packages of the SDKs, in dist/
+dist: dist-server dist-python dist-typescript ## packages of the server and of the SDKs, in dist/
+
+dist-server: site ## the server with a PostgreSQL as packages for pip and npm, for PLATFORMS (this machine's; all)
+	python3 deploy/packaging/pack.py $(CURDIR)/dist $(PLATFORMS)
 
 dist-python:
 	sdk/python/check wheel $(CURDIR)/dist
@@ -222,19 +230,28 @@ sdk/typescript/node_modules/.package-lock.json: sdk/typescript/package-lock.json
 console: console/node_modules/.package-lock.json ## build the web console into internal/admin/console/dist, which the binary embeds
 	cd console && npm run --silent build
 
+site: bin/site/complete ## build the site of docs/ into internal/admin/console/site, which the binary embeds and serves at /docs/ (needs python3 with venv)
+	tools/site/build bin/site/bin/python internal/admin/console/site/site.zip
+
+bin/site/complete: tools/site/requirements.txt
+	rm -rf bin/site && python3 -m venv bin/site
+	bin/site/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	touch $@
+
 console-check: console/node_modules/.package-lock.json ## check the console: format, linter, generated types, types, tests, budget, and that dist is what the sources build
 	cd console && npm run --silent lint && npm run --silent generated && npm run --silent types && npm test --silent && npm run --silent compare
 
 console-test: console-programs ## the console in Chromium on real servers (needs Debian's chromium); CONSOLE_TEST=jobs runs the files with that name
 	cd console && npm run --silent browser -- $(CONSOLE_TEST)
 
-console-screenshots: console-programs ## the pictures of the documents, into docs/images (needs Debian's chromium)
-	cd console && SCREENSHOTS=1 npm run --silent browser
+console-screenshots: console-programs bin/site/complete ## the pictures of the documents, also the moving one, into docs/images (needs Debian's chromium)
+	rm -rf bin/frames && cd console && FRAMES=$(CURDIR)/bin/frames SCREENSHOTS=1 npm run --silent browser
+	bin/site/bin/python tools/site/film bin/frames docs/images/resume.webp
 
 .PHONY: console-programs
 console-programs: console
-	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/server
-	CGO_ENABLED=0 go build -trimpath -o bin/withdb ./internal/test/storetest/withdb
+	$(BUILD) -o bin/holdfast ./cmd/server
+	$(BUILD) -o bin/withdb ./internal/test/storetest/withdb
 
 console-heap: console/node_modules/.package-lock.json ## a console that is left open for long: its heap must not grow (minutes)
 	CONSOLE_HEAP=1 $(MAKE) console-test CONSOLE_TEST=heap
@@ -250,7 +267,7 @@ cover: ## test coverage of internal/, by package and in all
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
-	rm -rf bin coverage.out dist integration/faults/{chaos.md,soak.*,soak-*} interop/.cache sdk/python/.cache sdk/typescript/{dist,build,node_modules} console/node_modules
+	rm -rf bin coverage.out dist internal/admin/console/site/site.zip integration/faults/{chaos.md,soak.*,soak-*} interop/.cache sdk/python/.cache sdk/typescript/{dist,build,node_modules} console/node_modules
 
 kubernetes: bin/helm ## lint, render and check the Helm chart against the types of Kubernetes, and that deploy/kubernetes is up to date
 	cd tools/kubernetes && go test -count=1 ./...

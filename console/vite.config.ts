@@ -1,12 +1,26 @@
+import { gzipSync } from "node:zlib";
 import react from "@vitejs/plugin-react";
-import { defineConfig } from "vite";
+import { defineConfig, type Plugin } from "vite";
 
 // The admin address of the server that `npm run dev` shows.
 const admin = process.env.HOLDFAST_ADMIN ?? "http://127.0.0.1:9090";
 
+// The binary embeds the worker of pdf.js compressed, and the server serves it under its plain name. It changes only with the
+// library; what changes often stays text, of which a commit stores the difference.
+const compressed: Plugin = {
+  name: "compressed",
+  generateBundle(_, bundle) {
+    for (const file of Object.values(bundle)) {
+      if (file.type !== "asset" || !file.fileName.endsWith(".js")) continue;
+      file.source = gzipSync(file.source, { level: 9 });
+      file.fileName += ".gz";
+    }
+  },
+};
+
 export default defineConfig({
   base: "/console/",
-  plugins: [react()],
+  plugins: [react(), compressed],
   build: {
     outDir: "../internal/admin/console/dist",
     emptyOutDir: true,

@@ -71,6 +71,27 @@ func TestCompose(t *testing.T) {
 	require.Equal(t, []string{":8080", ":8081", ":9090"}, []string{image.Listen, image.GRPCListen, image.AdminListen})
 }
 
+// The images of a release are those of the Dockerfile; the one for trials opens all ports to everybody.
+func TestImages(t *testing.T) {
+	t.Parallel()
+	_, holdfast, _ := strings.Cut(read(t, "../Dockerfile"), "COPY --from=build /out/holdfast /holdfast\n")
+	_, released, _ := strings.Cut(read(t, "release.Dockerfile"), "COPY $TARGETPLATFORM/holdfast /holdfast\n")
+	require.NotEmpty(t, holdfast)
+	require.Equal(t, holdfast, released)
+
+	_, dev, found := strings.Cut(holdfast, " AS dev\n")
+	require.True(t, found)
+	env := map[string]string{}
+	for _, set := range regexp.MustCompile(`(HOLDFAST_\w+)=(\S+)`).FindAllStringSubmatch(dev, -1) {
+		env[set[1]] = set[2]
+	}
+	cfg, err := config.Load(config.Source{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
+	require.NoError(t, err)
+	require.Equal(t, []string{":8080", ":8081", ":9090"}, []string{cfg.Listen, cfg.GRPCListen, cfg.AdminListen})
+	require.Equal(t, config.AdminOpen, cfg.AdminAccess())
+	require.Empty(t, cfg.DatabaseURL, "the embedded PostgreSQL")
+}
+
 // The configurations that pages for operators have whole. No test runs Envoy, whose configuration is YAML.
 func TestPages(t *testing.T) {
 	t.Parallel()
@@ -80,4 +101,11 @@ func TestPages(t *testing.T) {
 		require.NotEmpty(t, load(t, block[1], nil).Proxies.Trusted, page)
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, "proxies/envoy.yaml")), &map[string]any{}))
+}
+
+// go install MODULE/cmd/holdfast@VERSION refuses a module with directives for the main module alone.
+func TestModuleIsInstallable(t *testing.T) {
+	t.Parallel()
+	require.NotRegexp(t, `(?m)^(exclude|replace)\b`, read(t, "../go.mod"))
+	require.FileExists(t, "../cmd/holdfast/main.go", "the folder names the binary")
 }

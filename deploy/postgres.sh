@@ -1,6 +1,6 @@
 #!/bin/sh
 # The PostgreSQL image runs this once, when it makes the cluster. holdfast_owner migrates: it owns the database and may create the
-# role of callers' statements. holdfast, the servers' role, owns nothing (docs/deployment.md). reader reads the views of
+# role of callers' statements. holdfast, the servers' role, owns nothing (docs/database.md). reader reads the views of
 # docs/sql.md. None is a superuser. The superuser and reader have no password: they log in inside the container only.
 #
 # It may run again: then it makes what is missing.

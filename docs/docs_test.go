@@ -35,7 +35,7 @@ func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || (len(d.Name()) > 2 && d.Name()[0] == '.')):
+		case d.IsDir() && (slices.Contains([]string{"bin", "node_modules", "testdata"}, d.Name()) || (len(d.Name()) > 2 && d.Name()[0] == '.')):
 			return filepath.SkipDir
 		case filepath.Ext(path) == ".md":
 			docs = append(docs, path)

@@ -67,17 +67,17 @@ func output(t *testing.T, page, client, file, url string, changes ...string) str
 	return string(out)
 }
 
-// TestStartPageClients runs the clients of docs/start.md with the SDKs of the first ring, against an agent that answers as that of the
+// TestFirstClients runs the clients of docs/clients.md with the SDKs of the first ring, against an agent that answers as that of the
 // page does.
-func TestStartPageClients(t *testing.T) {
+func TestFirstClients(t *testing.T) {
 	t.Parallel()
 	if *ring2 {
 		t.Skip("these clients are of the first ring")
 	}
-	const start = "../docs/start.md"
-	page, err := os.ReadFile(start)
+	const page = "../docs/clients.md"
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
-	_, after, ok := strings.Cut(string(page), "`.venv/bin/python client.py` prints")
+	_, after, ok := strings.Cut(string(text), "`.venv/bin/python client.py` prints")
 	require.True(t, ok)
 	want := regexp.MustCompile("(?s)```text\n(.*?)```").FindStringSubmatch(after)
 	require.NotNil(t, want)
@@ -99,7 +99,7 @@ agents:
 	for name, file := range map[string]string{"py-1": "client", "js-1": "client", "go-2": "main"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, want[1], output(t, start, name, file, r.URL))
+			require.Equal(t, want[1], output(t, page, name, file, r.URL))
 		})
 	}
 }

@@ -1,4 +1,4 @@
--- Operators: jobs that act on many tasks, and sessions of browsers.
+-- Operators: jobs that act on many tasks, sessions of browsers, and views.
 
 -- +goose Up
 SET LOCAL lock_timeout = '5s';
@@ -67,3 +67,15 @@ COMMENT ON COLUMN holdfast.admin_sessions.scheme IS 'The scheme that admitted th
 COMMENT ON COLUMN holdfast.admin_sessions.key_id IS
     'The API key that the operator showed; null: the operator came from an issuer. The session ends with it, and has '
     'its scopes.';
+
+CREATE TABLE holdfast.admin_views (
+    bound  boolean NOT NULL,
+    tenant text    NOT NULL,
+    name   text    NOT NULL,
+    filter text    NOT NULL,
+    CONSTRAINT admin_views_pkey PRIMARY KEY (bound, tenant, name)
+);
+COMMENT ON TABLE holdfast.admin_views IS 'Filters of tasks to which operators gave a name.';
+COMMENT ON COLUMN holdfast.admin_views.bound IS
+    'It is for the operators of its tenant only; otherwise for those of all tenants.';
+COMMENT ON COLUMN holdfast.admin_views.filter IS 'The query of its address in the console.';

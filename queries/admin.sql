@@ -1,8 +1,8 @@
 -- Queries of the admin API. Those that read tasks run in views of operators: for an operator of one tenant as the role
 -- of callers, so row-level security hides the other tenants.
 --
--- Lists go by id, the newest task first. A page passes over a bounded number of tasks, however rare the ones that it
--- shows are (AdminWindow), and needs no index besides the primary key.
+-- Lists go by id, which is the order of creation. A page passes over a bounded number of tasks, however rare the ones
+-- that it shows are (AdminWindow), and needs no index besides the primary key.
 
 -- name: AdminTask :one
 -- By primary key.
@@ -15,27 +15,53 @@ SELECT task FROM holdfast.task_names
  ORDER BY task DESC LIMIT 20;
 
 -- name: AdminWindow :one
--- The id where a page ends that passes over @max_rows tasks. No row: fewer are left. By primary key. The server's:
--- under the policies it would pass over the tasks of all other tenants.
-SELECT id FROM holdfast.tasks
- WHERE id < @before AND id >= @since AND state >= @lowest_state AND state <= @highest_state
- ORDER BY id DESC OFFSET @max_rows::integer LIMIT 1;
+-- The id where a page ends that passes over @max_rows tasks, in either order. No row: fewer are left. By primary key.
+-- The server's: under the policies it would pass over the tasks of all other tenants.
+(SELECT w.id FROM holdfast.tasks w
+  WHERE NOT @oldest::boolean AND w.id < @before AND w.id >= @since AND w.state >= @lowest_state
+    AND w.state <= @highest_state
+  ORDER BY w.id DESC OFFSET @max_rows::integer LIMIT 1)
+ UNION ALL
+(SELECT u.id FROM holdfast.tasks u
+  WHERE @oldest AND u.id < @before AND u.id >= @since AND u.state >= @lowest_state AND u.state <= @highest_state
+  ORDER BY u.id OFFSET @max_rows LIMIT 1);
 
 -- name: AdminTasks :many
--- By primary key, within a window. A list that is null selects all; a task that has not ended has lasted until now.
-SELECT * FROM holdfast.tasks t
- WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state
-   AND t.state = ANY(@states::smallint[]) AND t.status_at < @status_before::timestamptz
-   AND (t.agent = ANY(@agents::text[])) IS NOT FALSE AND (t.agent = ANY(@not_agents::text[])) IS NOT TRUE
-   AND (t.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (t.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
-   AND (t.owner = ANY(@owners::text[])) IS NOT FALSE AND (t.owner = ANY(@not_owners::text[])) IS NOT TRUE
-   AND ((t.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
-   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
-       BETWEEN @min_duration::interval AND @max_duration::interval
- ORDER BY t.id DESC LIMIT @max_rows;
+-- By primary key, within a window, the newest or the oldest task first. A list that is null selects all; a task that
+-- has not ended has lasted until now. One order for both would sort the whole window.
+SELECT p.* FROM (
+    (SELECT * FROM holdfast.tasks n
+      WHERE NOT @oldest::boolean AND n.id < @before AND n.id >= @since AND n.state >= @lowest_state
+        AND n.state <= @highest_state AND n.state = ANY(@states::smallint[])
+        AND n.status_at < @status_before::timestamptz
+        AND (n.agent = ANY(@agents::text[])) IS NOT FALSE AND (n.agent = ANY(@not_agents::text[])) IS NOT TRUE
+        AND (n.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (n.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
+        AND (n.owner = ANY(@owners::text[])) IS NOT FALSE AND (n.owner = ANY(@not_owners::text[])) IS NOT TRUE
+        AND ((n.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
+        AND (@metadata_keys::text[] IS NULL OR NOT EXISTS (
+             SELECT FROM (SELECT unnest(@metadata_keys::text[]) AS k, unnest(@metadata_values::text[]) AS v) m
+              WHERE (n.metadata ->> m.k) IS DISTINCT FROM m.v))
+        AND CASE WHEN n.state < 5 THEN now() ELSE n.status_at END - n.created_at
+            BETWEEN @min_duration::interval AND @max_duration::interval
+      ORDER BY n.id DESC LIMIT @max_rows)
+     UNION ALL
+    (SELECT * FROM holdfast.tasks o
+      WHERE @oldest AND o.id < @before AND o.id >= @since AND o.state >= @lowest_state AND o.state <= @highest_state
+        AND o.state = ANY(@states::smallint[]) AND o.status_at < @status_before::timestamptz
+        AND (o.agent = ANY(@agents::text[])) IS NOT FALSE AND (o.agent = ANY(@not_agents::text[])) IS NOT TRUE
+        AND (o.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (o.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
+        AND (o.owner = ANY(@owners::text[])) IS NOT FALSE AND (o.owner = ANY(@not_owners::text[])) IS NOT TRUE
+        AND ((o.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
+        AND (@metadata_keys::text[] IS NULL OR NOT EXISTS (
+             SELECT FROM (SELECT unnest(@metadata_keys::text[]) AS k, unnest(@metadata_values::text[]) AS v) m
+              WHERE (o.metadata ->> m.k) IS DISTINCT FROM m.v))
+        AND CASE WHEN o.state < 5 THEN now() ELSE o.status_at END - o.created_at
+            BETWEEN @min_duration::interval AND @max_duration::interval
+      ORDER BY o.id LIMIT @max_rows)
+) p;
 
 -- name: AdminTasksOfContext :many
--- Index tasks_of_context; OFFSET keeps the planner from the primary key.
+-- Index tasks_of_context; OFFSET keeps the planner from the primary key. The tasks are sorted in either order.
 SELECT t.*
   FROM (SELECT *
           FROM holdfast.tasks c
@@ -46,9 +72,12 @@ SELECT t.*
    AND (t.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (t.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
    AND (t.owner = ANY(@owners::text[])) IS NOT FALSE AND (t.owner = ANY(@not_owners::text[])) IS NOT TRUE
    AND ((t.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
+   AND (@metadata_keys::text[] IS NULL OR NOT EXISTS (
+        SELECT FROM (SELECT unnest(@metadata_keys::text[]) AS k, unnest(@metadata_values::text[]) AS v) m
+         WHERE (t.metadata ->> m.k) IS DISTINCT FROM m.v))
    AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
        BETWEEN @min_duration::interval AND @max_duration::interval
- ORDER BY t.id DESC LIMIT @max_rows;
+ ORDER BY CASE WHEN @oldest::boolean THEN t.id END, t.id DESC LIMIT @max_rows;
 
 -- name: AdminTasksSaying :many
 -- Those of some tasks of which a message says a text, in any case: a message of the client, or one that the agent sent
@@ -67,10 +96,10 @@ SELECT i.id::uuid AS id FROM unnest(@ids::uuid[]) AS i (id)
  ) said;
 
 -- name: AdminCounts :many
--- Tasks by their state and by the interval of @width seconds after @begins in which they were created (below zero:
--- before it). By primary key, within a window.
-SELECT t.state, count(*) AS tasks,
-       floor(extract(epoch FROM t.created_at - @begins::timestamptz)::float8 / @width::float8)::bigint AS bucket
+-- Tasks by agent, state and the interval of @width seconds after @begins in which they were created (below zero:
+-- before it). By primary key, within a window. extract would compute with numeric, which takes twice as long.
+SELECT t.agent, t.state, count(*) AS tasks,
+       floor(date_part('epoch', t.created_at - @begins::timestamptz) / @width::float8)::bigint AS bucket
   FROM holdfast.tasks t
  WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state
    AND t.state = ANY(@states::smallint[]) AND t.status_at < @status_before::timestamptz
@@ -78,14 +107,17 @@ SELECT t.state, count(*) AS tasks,
    AND (t.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (t.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
    AND (t.owner = ANY(@owners::text[])) IS NOT FALSE AND (t.owner = ANY(@not_owners::text[])) IS NOT TRUE
    AND ((t.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
+   AND (@metadata_keys::text[] IS NULL OR NOT EXISTS (
+        SELECT FROM (SELECT unnest(@metadata_keys::text[]) AS k, unnest(@metadata_values::text[]) AS v) m
+         WHERE (t.metadata ->> m.k) IS DISTINCT FROM m.v))
    AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
        BETWEEN @min_duration::interval AND @max_duration::interval
- GROUP BY t.state, bucket;
+ GROUP BY t.agent, t.state, bucket;
 
 -- name: AdminCountsOfContext :many
 -- As AdminCounts, and by the index of AdminTasksOfContext.
-SELECT t.state, count(*) AS tasks,
-       floor(extract(epoch FROM t.created_at - @begins::timestamptz)::float8 / @width::float8)::bigint AS bucket
+SELECT t.agent, t.state, count(*) AS tasks,
+       floor(date_part('epoch', t.created_at - @begins::timestamptz) / @width::float8)::bigint AS bucket
   FROM (SELECT *
           FROM holdfast.tasks c
          WHERE c.context_id = @context_id::text AND c.id < @before AND c.id >= @since AND c.state >= @lowest_state
@@ -95,9 +127,12 @@ SELECT t.state, count(*) AS tasks,
    AND (t.tenant = ANY(@tenants::text[])) IS NOT FALSE AND (t.tenant = ANY(@not_tenants::text[])) IS NOT TRUE
    AND (t.owner = ANY(@owners::text[])) IS NOT FALSE AND (t.owner = ANY(@not_owners::text[])) IS NOT TRUE
    AND ((t.retried_as IS NOT NULL) = sqlc.narg(retried)::boolean) IS NOT FALSE
+   AND (@metadata_keys::text[] IS NULL OR NOT EXISTS (
+        SELECT FROM (SELECT unnest(@metadata_keys::text[]) AS k, unnest(@metadata_values::text[]) AS v) m
+         WHERE (t.metadata ->> m.k) IS DISTINCT FROM m.v))
    AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
        BETWEEN @min_duration::interval AND @max_duration::interval
- GROUP BY t.state, bucket;
+ GROUP BY t.agent, t.state, bucket;
 
 -- name: AdminLog :many
 -- The next events of a log. By primary key.

@@ -61,8 +61,11 @@ SELECT w.task::uuid AS task,
 
 -- name: TaskWords :many
 -- What a list says of tasks: the beginning of the client's first message, and the tokens that the last events report up
--- to the given seqs. By primary key, without payloads that are large. The server's, for tasks that a view has found.
-SELECT w.task::uuid AS task, coalesce(m.said, '')::text AS said, coalesce(u.tokens, 0)::bigint AS tokens
+-- to the given seqs, also by model. By primary key, without payloads that are large. The server's, for tasks that a
+-- view has found.
+SELECT w.task::uuid AS task, coalesce(m.said, '')::text AS said, coalesce(u.tokens, 0)::bigint AS tokens,
+       coalesce(u.models, '{}')::text[] AS models, coalesce(u.inputs, '{}')::bigint[] AS inputs,
+       coalesce(u.outputs, '{}')::bigint[] AS outputs
   FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) w
   LEFT JOIN LATERAL (
     SELECT left(coalesce((SELECT p.value ->> 'text' FROM json_array_elements(v.payload -> 'parts') p
@@ -74,10 +77,15 @@ SELECT w.task::uuid AS task, coalesce(m.said, '')::text AS said, coalesce(u.toke
     OFFSET 0
  ) m ON true
   LEFT JOIN LATERAL (
-    SELECT sum(coalesce(c.total, c.input + c.output, c.input, c.output)) AS tokens
+    SELECT sum(coalesce(c.total, c.input + c.output, c.input, c.output)) AS tokens,
+           array_agg(left(coalesce(e.model, e.usage ->> 'model', ''), 200)) AS models,
+           array_agg(coalesce(c.input, 0)) AS inputs, array_agg(coalesce(c.output, 0)) AS outputs
       FROM (SELECT CASE WHEN v.kind = 2 THEN v.payload #> '{message,metadata,usage}'
                         ELSE coalesce(v.payload #> '{event_metadata,usage}', v.payload #> '{metadata,usage}')
-                        END AS usage
+                        END AS usage,
+                   CASE WHEN v.kind = 2 THEN v.payload #>> '{message,metadata,model}'
+                        ELSE coalesce(v.payload #>> '{event_metadata,model}', v.payload #>> '{metadata,model}')
+                        END AS model
               FROM holdfast.task_events v
              WHERE v.task = w.task AND v.seq > w.seq - 8 AND v.kind IN (2, 3) AND v.attempt > 0
                AND v.task BETWEEN @lowest AND @highest AND pg_column_size(v.payload) < 65536

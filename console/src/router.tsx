@@ -7,7 +7,6 @@ import { Page } from "./components/Page";
 import { Layout } from "./layout/Layout";
 import { later } from "./layout/later";
 import { parseSearch, type Search, stringifySearch } from "./lib/search";
-import { TasksPage } from "./routes/tasks";
 
 /** A session may end while a page is open. Then the layout, which asks who the operator is, shows the login. */
 function askWho(error: Error, key?: readonly unknown[]) {
@@ -48,7 +47,7 @@ const root = createRootRoute({
   validateSearch: (search): Search => search as Search,
 });
 
-/** Each page but the first is a file of its own, and is loaded when it is first shown. */
+/** Each page is a file of its own, and is loaded when it is first shown. */
 const routes = [
   createRoute({
     getParentRoute: () => root,
@@ -58,7 +57,7 @@ const routes = [
   createRoute({
     getParentRoute: () => root,
     path: "/tasks",
-    component: TasksPage,
+    component: later(() => import("./routes/tasks").then((file) => file.TasksPage)),
   }),
   createRoute({
     getParentRoute: () => root,

@@ -43,6 +43,8 @@ export interface View {
   theme?: "light" | "dark";
   /** phone opens the page on a small screen with touch. */
   phone?: boolean;
+  /** tablet opens the page in a window that is 1024 pixels wide. */
+  tablet?: boolean;
   replica?: number;
   /** keep leaves the pages that were opened before it open. Otherwise the four newest stay. */
   keep?: boolean;
@@ -173,7 +175,9 @@ export async function start(options: Options = {}): Promise<Harness> {
       });
       const context = await browser.newContext({
         colorScheme: view.theme ?? "light",
-        viewport: view.phone ? { width: 390, height: 844 } : { width: 1280, height: 800 },
+        viewport: view.phone
+          ? { width: 390, height: 844 }
+          : { width: view.tablet ? 1024 : 1280, height: view.tablet ? 768 : 800 },
         hasTouch: view.phone ?? false,
         isMobile: view.phone ?? false,
         deviceScaleFactor: 1,

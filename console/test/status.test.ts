@@ -80,7 +80,10 @@ test("an agent is healthy only with evidence, and doctor names it once", async (
   expect(await about.count()).toBe(1);
   await about.getByRole("link").click();
   await page.waitForURL("**/agents/billing");
-  await page.getByText("Away since").waitFor();
+  await page
+    .getByRole("status")
+    .getByText(/^Away for/)
+    .waitFor();
 });
 
 test("no limit is not zero bytes", async () => {

@@ -289,10 +289,15 @@ const pages = [
   "/keys",
 ];
 
-test("each page is accessible in both themes and on a phone", async () => {
+test("each page is accessible in both themes, in a small window and on a phone", async () => {
   await hook("two");
   const shots = process.env.SHOTS;
-  for (const view of [{ theme: "light" as const }, { theme: "dark" as const }, { theme: "light" as const, phone: true }]) {
+  for (const view of [
+    { theme: "light" },
+    { theme: "dark" },
+    { theme: "dark", tablet: true },
+    { theme: "light", phone: true },
+  ] as const) {
     const page = await h.open("/agents", view);
     for (const path of pages) {
       await page.goto(`${first().admin}/console${path}`);
@@ -306,7 +311,9 @@ test("each page is accessible in both themes and on a phone", async () => {
       expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), path).toBe(true);
       if (shots) {
         const name = path.slice(1).replace(/[^a-z]+/g, "-");
-        await page.screenshot({ path: `${shots}/${name}-${view.theme}${"phone" in view ? "-phone" : ""}.png` });
+        await page.screenshot({
+          path: `${shots}/${name}-${view.theme}${"phone" in view ? "-phone" : "tablet" in view ? "-tablet" : ""}.png`,
+        });
       }
     }
     await page.close();

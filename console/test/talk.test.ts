@@ -380,8 +380,13 @@ test("nothing of an agent's output runs, frames or fetches", async () => {
   expect(elsewhere).toEqual([]);
 });
 
-test("is accessible in both themes and on a phone", async () => {
-  for (const view of [{ theme: "light" }, { theme: "dark" }, { theme: "dark", phone: true }] as const) {
+test("is accessible in both themes, in a small window and on a phone", async () => {
+  for (const view of [
+    { theme: "light" },
+    { theme: "dark" },
+    { theme: "light", tablet: true },
+    { theme: "dark", phone: true },
+  ] as const) {
     const page = await open(view);
     await keepCuts(page);
     const name = `${view.theme}${"phone" in view ? "-phone" : ""}`;
@@ -398,8 +403,8 @@ test("is accessible in both themes and on a phone", async () => {
     await state(page, "Completed");
     await shot(page, `talk-${name}`);
     await axe(page);
-    if ("phone" in view) {
-      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    if ("phone" in view || "tablet" in view) {
       await page.getByRole("button", { name: /^Wire/ }).click();
     }
     await page

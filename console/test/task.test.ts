@@ -1,5 +1,7 @@
+import { execFile } from "node:child_process";
 import { createServer as createHttp, type Server as HttpServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { axe, type Harness, hostile, start } from "./harness";
@@ -252,6 +254,16 @@ test("a stream is replayed, and a task is compared with its retry", async () => 
   const id = await send([{ text: "chunks=30 size=20 delay=20ms" }]);
   const page = await h.open(`/tasks/${id}`);
   await page.getByText("in 30 chunks").waitFor();
+  await page
+    .locator(".task-fact", { hasText: "First chunk" })
+    .getByText(/^after \d/)
+    .waitFor();
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await more(page, "Copy as curl");
+  await page.getByText("Copied as curl").waitFor();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  const { stdout } = await promisify(execFile)("sh", ["-c", command]);
+  expect(JSON.parse(stdout)).toMatchObject({ id, status: { state: "TASK_STATE_COMPLETED" } });
   await more(page, "Replay");
   const replay = page.getByRole("region", { name: "Replay" });
   await replay.getByRole("button", { name: "Play again" }).waitFor();
@@ -501,16 +513,17 @@ test("a log of 100,000 events scrolls smoothly in both directions", async () => 
   await page.getByText("in 100,000 chunks").waitFor();
 }, 240_000);
 
-test("the page is accessible in both themes, and fits a phone", async () => {
+test("the page is accessible in both themes, and fits a small window and a phone", async () => {
   const long = await send([{ text: `ask:${"a very long question ".repeat(30)}` }]);
-  for (const theme of ["light", "dark"] as const) {
-    const page = await h.open(`/tasks/${long}`, { theme });
+  for (const view of [{ theme: "light" }, { theme: "dark" }, { theme: "light", tablet: true }] as const) {
+    const page = await h.open(`/tasks/${long}`, view);
     await page.locator(".bubble-question").waitFor();
     for (const name of ["Conversation", "Timeline", "Log", "Artifacts", "Webhooks"]) {
       await tab(page, name);
       await page.waitForTimeout(100);
       await axe(page);
-      await shot(page, `${theme}-${name.toLowerCase()}`);
+      await shot(page, `${view.theme}-${name.toLowerCase()}`);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), name).toBe(true);
     }
   }
   const page = await h.open(`/tasks/${long}`, { phone: true, theme: "dark" });

@@ -13,14 +13,36 @@ describe("the page of tasks", () => {
   afterAll(() => h.close());
 
   test("teaches how to make the first task, and shows it at once", async () => {
-    const page = await h.open("/tasks");
+    const page = await h.open("/");
+    const steps = page.getByRole("region", { name: "First steps" });
+    await steps.getByRole("heading", { name: "Say hello" }).waitFor();
+    await steps.getByRole("tab", { name: "HTTP" }).click();
+    await steps.getByText("holdfast dev --agent hello --http 9000 -- python3 agent.py").waitFor();
+    await steps.getByRole("tab", { name: "Python" }).click();
+    await steps.getByText(`HOLDFAST_URL=${h.replicas[0]?.url.replace(/\/$/, "")} python3 hello.py`).waitFor();
+    await axe(page);
+    await steps.getByRole("link", { name: "open it in Talk" }).click();
+    await page.getByRole("heading", { name: "Talk to demo" }).waitFor();
+    expect(await page.getByRole("textbox", { name: "Message" }).inputValue()).toMatch(/^chunks=60 /);
+    const small = await h.open("/tasks", { phone: true });
+    await small.getByRole("heading", { name: "See it survive" }).waitFor();
+    expect(await small.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    await axe(small);
+    await page.goto(`${h.replicas[0]?.admin}/console/tasks`);
     await page.getByRole("heading", { name: "No tasks yet" }).waitFor();
-    await page.getByText("bin/holdfast send echo:hello").waitFor();
     await page.getByRole("main").getByText("Live", { exact: true }).waitFor();
     await axe(page);
-    const first = await h.send("echo:hello");
-    await page.getByRole("link", { name: first.id }).waitFor();
-    await page.getByRole("row", { name: first.id }).getByText("Completed").waitFor();
+    await steps.getByRole("textbox", { name: "Message" }).fill("good morning");
+    await steps.getByRole("button", { name: "Send", exact: true }).click();
+    const row = page.getByRole("row", { name: "good morning" });
+    await row.getByText("Completed").waitFor();
+    expect(await steps.count()).toBe(0);
+    // What was said is in Talk, and home has no first steps any more.
+    await page.getByRole("navigation").getByRole("link", { name: "Talk" }).click();
+    await page.getByRole("log").getByText("good morning").first().waitFor();
+    await page.getByRole("navigation").getByRole("link", { name: "Home" }).click();
+    await page.getByRole("img", { name: /^Tasks of the last 24 hours/ }).waitFor();
+    expect(await steps.count()).toBe(0);
   });
 
   test("filters by text, by state and by address", async () => {
@@ -113,6 +135,37 @@ describe("the page of tasks", () => {
     await page.getByRole("menuitem", { name: "Hide: Context" }).click();
   });
 
+  test("turns the order by a click on the age, and only there", async () => {
+    const context = "by-age";
+    const ids: string[] = [];
+    const send = async () => ids.push((await h.send("echo:aged", { context })).id);
+    for (let n = 0; n < 3; n++) await send();
+    const page = await h.open(`/tasks?context=${context}`);
+    const grid = page.getByRole("grid", { name: "Tasks" });
+    const rows = async (order: string[]) => {
+      for (const [n, id] of order.entries())
+        await grid
+          .getByRole("row")
+          .nth(n + 1)
+          .getByRole("link", { name: id })
+          .waitFor();
+      expect(await grid.getByRole("row").count()).toBe(order.length + 1);
+    };
+    await rows(ids.toReversed());
+    expect(await grid.getByRole("columnheader").getByRole("button").count()).toBe(1);
+    const age = grid.getByRole("columnheader", { name: "Age", exact: true });
+    expect(await age.getAttribute("aria-sort")).toBe("ascending");
+    await age.getByRole("button").click();
+    await page.waitForURL(`**/tasks?context=${context}&order=oldest`);
+    await rows(ids);
+    expect(await age.getAttribute("aria-sort")).toBe("descending");
+    await axe(page);
+    await send(); // the list is live, and the new one is the last
+    await rows(ids);
+    await age.getByRole("button").click();
+    await rows(ids.toReversed());
+  });
+
   test("goes through the tasks of a filter with j and k, and retries with r", async () => {
     const context = "triage";
     const sent = [];
@@ -172,6 +225,23 @@ describe("the page of tasks", () => {
     await axe(page);
   });
 
+  test("has grey rows, and says that it loads, until the first tasks are here", async () => {
+    await h.send("echo:slow");
+    const page = await h.open("/agents");
+    let go = () => {};
+    const answered = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    await page.route("**/admin/v1/tasks?*", (route) => answered.then(() => route.continue()));
+    await page.getByRole("link", { name: "Tasks", exact: true }).click();
+    await page.locator(".tasks-list").getByRole("status").getByText("Loading…").waitFor({ state: "attached" });
+    expect(await page.locator(".table-skeleton").count()).toBeGreaterThan(5);
+    await axe(page);
+    go();
+    await page.locator(".table-skeleton").first().waitFor({ state: "detached" });
+    expect(await page.locator(".tasks-list").getByRole("status").textContent()).toBe("");
+  });
+
   test("searches in messages, and says how far back", async () => {
     const found = await h.send("fail:no such host", { agent: "second" });
     const other = await h.send("fail:another reason", { agent: "second" });
@@ -203,6 +273,21 @@ describe("the page of tasks", () => {
     expect(pages).toBe(2);
   });
 
+  test("counts tasks by agent, and a click chooses one", async () => {
+    const page = await h.open("/tasks");
+    const agents = page.getByRole("group", { name: "Agents" });
+    await agents.getByRole("button", { name: /^second/ }).click();
+    await page.waitForURL("**/tasks?agent=second");
+    await page
+      .getByRole("textbox", { name: "Filter" })
+      .or(page.getByRole("combobox", { name: "Filter" }))
+      .fill("metadata.ticket:none tokens:>10k");
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**metadata=ticket:none");
+    await page.getByRole("heading", { name: "No task matches" }).waitFor();
+    await axe(page);
+  });
+
   test("saves a view, and leads back to it", async () => {
     const page = await h.open("/tasks?agent=second&since=7d");
     await page.getByRole("button", { name: "Save view" }).click();
@@ -210,6 +295,7 @@ describe("the page of tasks", () => {
     await page.keyboard.press("Enter");
     const views = page.getByRole("navigation", { name: "Views" });
     await views.getByRole("link", { name: "All" }).click();
+    await page.evaluate(() => localStorage.clear());
     await page.reload();
     await views.getByRole("link", { name: "<b>Mine</b>" }).click();
     await page.waitForURL("**/tasks?agent=second&since=7d");

@@ -2,7 +2,7 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: [process.env.SCREENSHOTS ? "test/screenshots.ts" : "test/**/*.test.ts"],
+    include: process.env.SCREENSHOTS ? ["test/screenshots.ts", "test/moving.ts"] : ["test/**/*.test.ts"],
     // It takes minutes, and make console-heap runs it.
     exclude: process.env.CONSOLE_HEAP ? [] : ["test/heap.test.ts"],
     testTimeout: 180_000,

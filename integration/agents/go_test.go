@@ -29,7 +29,7 @@ func TestGoProgram(t *testing.T) {
 	listed := verb("tasks", "list")
 	require.Zero(t, listed.Code, listed.Err)
 	require.Contains(t, listed.Out, res.Task())
-	require.Contains(t, verb("doctor").Out, "shout", "the doctor knows the agents of the program")
+	require.Contains(t, verb("doctor", "-v").Out, "shout", "the doctor knows the agents of the program")
 	wrong := verb("serve", "--listen", "nowhere")
 	require.Equal(t, 2, wrong.Code, wrong.Err)
 

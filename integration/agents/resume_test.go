@@ -161,7 +161,7 @@ func TestResumesOutliveAKeyRotation(t *testing.T) {
 	worker.Kill()
 
 	// The server's own signing keys are sealed with the old key.
-	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, keys(newKey, oldKey)}, "secret-keys", "reseal")
+	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, keys(newKey, oldKey)}, "reseal")
 	require.Zero(t, rekeyed.Code, rekeyed.Err)
 	worker = clustertest.Start(t, approver(t, "removed", db, config, keys(newKey)))
 	status, _ = post(t, worker, forgotten, "too late")

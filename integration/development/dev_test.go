@@ -1,7 +1,9 @@
 package development
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -125,9 +127,9 @@ func TestDev(t *testing.T) {
 	w := newWorkshop(t, program)
 	p := w.dev()
 	p.see("listening for my-agent of " + w.url)
-	p.see(`holdfast send --url ` + w.url + ` "hello"`)
+	p.see(`holdfast send "hello"`)
 	console := "http://" + w.flags[6] + "/console/"
-	p.see("console at " + console)
+	p.see("console  " + console)
 	page, err := http.Get(console)
 	require.NoError(t, err)
 	require.NoError(t, page.Body.Close())
@@ -280,4 +282,44 @@ func TestDevWithConfiguration(t *testing.T) {
 	require.Equal(t, 1, w.send("hello").Code, "the agents need a key")
 	p.types("\x03")
 	require.Zero(t, p.end())
+}
+
+// Without anything, dev serves the demo agent. Ports that are in use move, and the verbs in the same directory find the server.
+func TestDevWithoutCommand(t *testing.T) {
+	t.Parallel()
+	// Below the ports that the kernel gives to other tests.
+	var taken []string
+	for port := 20000 + rand.IntN(8000); len(taken) < 2; port += 2 { // gRPC has the port between
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		taken = append(taken, l.Addr().String())
+	}
+	file := filepath.Join(t.TempDir(), "holdfast.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("listen: "+taken[0]+"\nadmin_listen: "+taken[1]+"\n"), 0o600))
+	env := []string{"TMPDIR=/tmp", "HOLDFAST_CONFIG=" + file, "DISPLAY=", "WAYLAND_DISPLAY="}
+	found := map[string]bool{}
+	for range 2 {
+		dir := clustertest.EmbeddedDir(t)
+		p := run(t, true, dir, env, "dev")
+		p.see(taken[0] + " is in use; listen is 127.0.0.1:")
+		p.see(taken[1] + " is in use; admin_listen is 127.0.0.1:")
+		p.see(`holdfast send "hello"`)
+		sent := clustertest.Command(t, dir, nil, "send", "hello")
+		require.Zero(t, sent.Code, sent.Err)
+		p.see(taskIn(t, sent.Out) + " completed")
+		opened := clustertest.Command(t, dir, env, "open")
+		require.Contains(t, p.String(), "console  "+strings.TrimSpace(opened.Out))
+		require.False(t, found[opened.Out], "each has a console of its own")
+		found[opened.Out] = true
+		require.Zero(t, clustertest.Command(t, dir, env, "ready").Code)
+		examined := clustertest.Command(t, dir, env, "doctor", "-v")
+		require.NotContains(t, examined.Out, taken[1], "the addresses are those of the server")
+	}
+	given := clustertest.Command(t, clustertest.EmbeddedDir(t), append(env, "HOLDFAST_LISTEN="+taken[0]), "dev")
+	require.Equal(t, 1, given.Code)
+	require.Contains(t, given.Err, "is in use by another process")
 }

@@ -88,7 +88,7 @@ func TestEveryVersionAndBinding(t *testing.T) {
 			require.Contains(t, again.Out, "You answered: Oslo", "a task that has ended is shown as well")
 
 			// The frames are those of the version.
-			said = clustertest.Command(t, dir, nil, with("stream", where, "echo:frames", "--json")...)
+			said = clustertest.Command(t, dir, nil, with("stream", where, "echo:frames", "-o", "json")...)
 			require.Zero(t, said.Code, said.Err)
 			require.Greater(t, strings.Count(said.Out, "\n"), 1)
 			for line := range strings.Lines(said.Out) {
@@ -136,7 +136,7 @@ func TestContent(t *testing.T) {
 		where := wires(a)[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			said := clustertest.Command(t, dir, nil, with("send", where, "see", "--no-wait", "--json", "--file", "note.txt", "--file-url", "https://example.com/a/b.png",
+			said := clustertest.Command(t, dir, nil, with("send", where, "see", "--no-wait", "-o", "json", "--file", "note.txt", "--file-url", "https://example.com/a/b.png",
 				"--data", "@city.json", "--data", "[1]", "--metadata", `{"priority": 7}`)...)
 			require.Zero(t, said.Code, said.Err)
 			task := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(said.Out)
@@ -199,7 +199,7 @@ func TestCutStreamsContinue(t *testing.T) {
 			to = a.GRPC
 		}
 		link := clustertest.NewProxy(t, to)
-		all[name] = run(t, false, t.TempDir(), nil, append([]string{"stream", "--endpoint", "http://" + link.Addr, "count", "--json"}, flags...)...)
+		all[name] = run(t, false, t.TempDir(), nil, append([]string{"stream", "--endpoint", "http://" + link.Addr, "count", "-o", "json"}, flags...)...)
 		all[name].see("00000009 ")
 		link.Cut()
 		all[name].see("resuming after event")

@@ -38,7 +38,7 @@ func unfinishedHead(size int) func(net.Conn) error {
 }
 
 // TestHeldBeforeCredential holds everything that a client without a credential can hold, against a server with the
-// default limits but more patience. It logs the memory of each, which the table of docs/limits.md has, and checks that
+// default limits but more patience. It logs the memory of each, which the table of before-credential.md has, and checks that
 // each has a bound. A body of JSON-RPC ends after 5 seconds, whatever the limits, so no busy machine can count it.
 func TestHeldBeforeCredential(t *testing.T) {
 	db := clustertest.NewDB(t)

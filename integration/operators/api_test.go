@@ -242,6 +242,56 @@ func tenantsSeeTheirOwn(t *testing.T, db *clustertest.DB, r *clustertest.Replica
 	require.Equal(t, before, clustertest.One[string](db, "SELECT string_agg(t::text, E'\n') FROM holdfast.tasks t WHERE tenant = 'b'"))
 }
 
+// Views belong to the operators of a tenant, or to those of all tenants, who choose the same names without meeting each other.
+func TestViews(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded})
+	key := func(tenant string, scopes ...string) *operator {
+		return as(t, r, db.Keys(store.APIKey{Tenant: tenant, Scopes: scopes}, "op")[0])
+	}
+	ops := map[string]*operator{
+		"a": key("a", "admin:act"), "b": key("b", "admin:act"), "": key("", "admin:act"), "all": key("a", "admin:act", "admin:all"),
+	}
+	for name, op := range ops {
+		for _, filter := range []string{"state:working", "state:failed agent:" + name} {
+			require.Equal(t, http.StatusOK, op.do("PUT", "/views/bad%20ones", `{"filter":"`+filter+`"}`).Status)
+		}
+	}
+	for name, op := range ops {
+		require.Equal(t, []string{"state:failed agent:" + name}, column(op.get("/views").list("views"), "filter"), name)
+	}
+	require.Equal(t, http.StatusOK, ops["a"].do("DELETE", "/views/bad%20ones", "").Status)
+	require.Equal(t, http.StatusNotFound, ops["a"].do("DELETE", "/views/bad%20ones", "").Status)
+	require.Len(t, ops["b"].get("/views").list("views"), 1)
+	require.Len(t, key("b", "admin:view").get("/views").list("views"), 1, "of the tenant, not of the operator")
+	require.Equal(t, "view.put|bad ones, view.deleted|bad ones", clustertest.One[string](db,
+		"SELECT string_agg(DISTINCT action || '|' || object, ', ' ORDER BY action || '|' || object DESC) FROM holdfast.v_audit WHERE action LIKE 'view.%' AND subject = 'op'"))
+}
+
+// A list selects by what clients gave as metadata and by the tokens that agents report; counts say how many tasks each agent has.
+func TestListsByMetadataAndTokens(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
+	op := as(t, r, "")
+	ids := []string{send(r, "", "ask:one?"), send(r, "", "ask:two?"), send(r, "", "ask:three?")}
+	for i, metadata := range []string{`{"ticket":"T-9","n":7}`, `{"ticket":"T-1","n":"7"}`, `null`} {
+		db.Exec("UPDATE holdfast.tasks SET metadata = nullif($2, 'null')::json WHERE id = $1", ids[i], metadata)
+	}
+	db.Exec(`UPDATE holdfast.task_events SET payload = '{"message":{"metadata":{"usage":{"inputTokens":900,"outputTokens":101}}}}'
+		WHERE task = $1 AND state = 3`, ids[1])
+	found := func(query string) []string { return column(op.get("/tasks?"+query).list("tasks"), "id") }
+	require.Equal(t, []string{ids[0]}, found("metadata=ticket:T-9"))
+	require.Equal(t, []string{ids[1], ids[0]}, found("metadata=n:7"), "a value is compared as text")
+	require.Equal(t, []string{ids[1]}, found("metadata=n:7&metadata=ticket:T-1"))
+	require.Empty(t, found("metadata=ticket:"))
+	require.Equal(t, []string{ids[1]}, found("min_tokens=1001"))
+	require.Equal(t, []string{ids[1]}, found("min_tokens=1&max_tokens=1001"))
+	require.Equal(t, []string{ids[2], ids[0]}, found("max_tokens=1000"))
+	require.Contains(t, string(op.get("/tasks/counts?metadata=n:7").Body), `"agents":{"demo":2}`)
+}
+
 // A search finds what clients and agents have said, in any case and page by page, and an operator of one tenant finds its own.
 func TestSearch(t *testing.T) {
 	t.Parallel()
@@ -326,6 +376,14 @@ func TestBadInput(t *testing.T) {
 		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"state":["sad"]}}`, "filter.state"},
 		{"POST", "/jobs", `{"reason":"r","action":"purge","filter":{"retried":["true"]}}`, "filter.retried"},
 		{"GET", "/tasks?min_duration=soon", "", "min_duration"},
+		{"GET", "/tasks?metadata=ticket", "", "metadata"},
+		{"GET", "/tasks?metadata=a:1&metadata=a:2", "", "metadata"},
+		{"GET", "/tasks?min_tokens=many", "", "min_tokens"},
+		{"GET", "/tasks?max_tokens=5&text=x", "", "min_tokens"},
+		{"GET", "/tasks/counts?min_tokens=5", "", "min_tokens"},
+		{"POST", "/jobs", `{"reason":"r","action":"purge","filter":{"metadata":["a:1"]}}`, "filter.metadata"},
+		{"PUT", "/views/x", `{"filter":""}`, "filter"},
+		{"PUT", "/views/" + strings.Repeat("x", 201), `{"filter":"state:failed"}`, "name"},
 		{"GET", "/tasks?state=failed&-state=failed", "", "-state"},
 		{"GET", "/tasks?-colour=red", "", "-colour"},
 		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"stats":["failed"]}}`, "filter.stats"},

@@ -129,12 +129,16 @@ func TestUsage(t *testing.T) {
 `), 0o600))
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: strings.Replace(clustertest.Settings,
-		"executor: {kind: demo}", "executor: {kind: command, command: {argv: [cat, "+events+"]}}", 1)})
+		"executor: {kind: demo}", "executor: {kind: command, command: {argv: [cat, "+events+"]}}", 1) + "\nadmin: {prices: {small: 2 / 10 EUR}}\n"})
 	op := as(t, r, "")
-	models := op.get("/tasks/" + send(r, "", "book") + "/usage").list("models")
+	id := send(r, "", "book")
+	models := op.get("/tasks/" + id + "/usage").list("models")
 	n := func(v string) json.Number { return json.Number(v) }
 	require.Equal(t, []object{
 		{"reports": n("2"), "input_tokens": n("7"), "output_tokens": n("0"), "total_tokens": n("7")},
-		{"model": "small", "reports": n("2"), "input_tokens": n("1000"), "output_tokens": n("200"), "total_tokens": n("2000")},
+		{"model": "small", "reports": n("2"), "input_tokens": n("1000"), "output_tokens": n("200"), "total_tokens": n("2000"), "cost": n("0.004")},
 	}, models)
+	task := op.get("/tasks/" + id).read()
+	require.Equal(t, []any{n("2007"), n("0.004")}, []any{task["tokens"], task["cost"]})
+	require.Equal(t, "EUR", op.get("/me").text("currency"))
 }

@@ -40,7 +40,7 @@ func embedded(t *testing.T, user *syscall.Credential) {
 	a := clustertest.Start(t, options)
 	doctor := func() string {
 		env := []string{"HOLDFAST_LISTEN=" + a2atest.Host(a.URL), "HOLDFAST_ADMIN_LISTEN=" + a2atest.Host(a.Admin), "HOLDFAST_GRPC_LISTEN=" + a.GRPC}
-		res := clustertest.Command(t, dir, env, "doctor", "--timeout", "2m")
+		res := clustertest.Command(t, dir, env, "doctor", "-v", "--timeout", "2m")
 		require.Zero(t, res.Code, res.Out)
 		return res.Out
 	}

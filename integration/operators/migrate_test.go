@@ -60,6 +60,10 @@ func TestServersThatDoNotMigrate(t *testing.T) {
 	})
 	status, _, _ := a.Page("/livez")
 	require.Equal(t, http.StatusOK, status, "a restart would not help")
+	for _, page := range []string{"/", "/console/", "/docs/", "/admin/v1/me"} {
+		status, _, _ = a.Page(page)
+		require.Equal(t, http.StatusServiceUnavailable, status, "a console that is open asks again: %s", page)
+	}
 	db.Operate("migrate")
 	a.WaitServing()
 	a.WaitReady()
@@ -145,7 +149,7 @@ func TestTheServersRoleOwnsNothing(t *testing.T) {
 	require.Equal(t, 3, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.tasks"), "no policy hides rows from the server")
 
 	// The verbs work with that role.
-	for _, verb := range [][]string{{"tasks", "list"}, {"audit", "verify"}, {"retention", "plan"}, {"tasks", "purge", "--owner", "", "--yes"}} {
+	for _, verb := range [][]string{{"tasks", "list"}, {"audit", "verify"}, {"retention"}, {"tasks", "purge", "--owner", "", "--yes"}} {
 		done := clustertest.Command(t, t.TempDir(), env, verb...)
 		require.Zero(t, done.Code, "%v: %s", verb, done.Err)
 	}
@@ -196,7 +200,7 @@ func TestTheServersRoleOwnsNothing(t *testing.T) {
 	a.Stop()
 	doctor("role", "warn", "may create tables")
 
-	// docs/deployment.md, for a deployment whose servers own the schema.
+	// docs/database.md, for a deployment whose servers own the schema.
 	for _, sql := range []string{"CREATE ROLE app_both LOGIN CREATEROLE PASSWORD 'b'", "CREATE ROLE new_owner LOGIN CREATEROLE PASSWORD 'n'", "CREATE DATABASE second OWNER app_both"} {
 		pg.Exec(sql)
 	}

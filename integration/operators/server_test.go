@@ -33,19 +33,27 @@ tasks events DONE                         | artifact
 tasks events FAILED -o json --after 1     | "failed"
 tasks tail DONE                           | completed
 tasks tail nobody                         |
-push list                                 | HOOKED
-push list --task HOOKED --agent demo      | c
-push list --tenant acme -o json           | "config_id": "c"
+webhooks list                             | HOOKED
+webhooks list --task HOOKED --agent demo  | c
+webhooks list --tenant acme -o json       | "config_id": "c"
 push attempts HOOKED                      | network
-push attempts HOOKED c -o json            | "class": "network"
-push attempts nobody                      |
+webhooks attempts HOOKED c -o json        | "class": "network"
+webhooks attempts nobody                  |
 agents list                               | demo   demo  healthy  0      -       0        2       -
 agents get demo                           | 2 runs|concurrency
 agents get nobody                         |
-queue list                                | demo   0        -       0        0       0      2
-queue list --agent demo -o json           | "parked": 2
+agents -o json                            | "parked": 2
+status                                    | Waiting for people: 2
+status -o json                            | "alive": true
+jobs                                      | ID
+jobs get nothing                          |
+tasks --since 1h --until 0.001s --text ask| ASKED
+tasks --reason nothing -o json            | []
+tasks --since 24h --state failed,rejected -o wide | fail:no luck
+open DONE                                 | /console/tasks/
+webhooks -w=false                         | HOOKED
 workers list -o json                      | []
-retention plan -o json                    | []
+retention -o json                         | []
 audit list --limit 200                    | task.created
 audit list --task DONE -o json            | "action":
 audit verify                              | HEAD
@@ -108,8 +116,8 @@ func TestVerbs(t *testing.T) {
 
 	// The server makes the checks of doctor itself, and deliveries to receivers.
 	require.Contains(t, remote("doctor", "-o", "json").Out, `"check": "schema"`)
-	require.Contains(t, remote("push", "test", "http://127.0.0.1:1/").Out, "class        refused")
-	require.Contains(t, remote("secret-keys", "reseal").Err, "HOLDFAST_SECRET_KEYS has no key")
+	require.Contains(t, remote("webhooks", "test", "http://127.0.0.1:1/").Out, "class        refused")
+	require.Contains(t, remote("reseal").Err, "HOLDFAST_SECRET_KEYS has no key")
 	require.Contains(t, remote("tasks", "list", "--database-url", db.URL).Err, "exclude each other")
 	for server, says := range map[string]string{a.Admin: "HOLDFAST_SERVER_CREDENTIAL", "http://127.0.0.1:1": "did not answer", a.URL: "is it the admin address"} {
 		res := run(nil)("tasks", "list", "--server", server)

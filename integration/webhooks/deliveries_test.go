@@ -79,14 +79,14 @@ func TestWebhookSecretsDoNotLeak(t *testing.T) {
 		require.Equal(t, c.prefix+credentials, n.Header.Get(c.header))
 		db.NothingIsDue() // the webhook was disabled
 		hook.Rest()
-		show([]byte(db.Operate("push", "attempts", id, "-o", "json")))
+		show([]byte(db.Operate("webhooks", "attempts", id, "-o", "json")))
 		task = id
 	}
-	for _, verb := range [][]string{{"push", "attempts", task}, {"tasks", "get", task}, {"tasks", "events", task}, {"push", "list"}} {
+	for _, verb := range [][]string{{"webhooks", "attempts", task}, {"tasks", "get", task}, {"tasks", "events", task}, {"webhooks", "list"}} {
 		show([]byte(db.Operate(verb...)))
 		show([]byte(db.Operate(append(verb, "-o", "json")...)))
 	}
-	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, "HOLDFAST_SECRET_KEYS=" + key}, "secret-keys", "reseal")
+	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, "HOLDFAST_SECRET_KEYS=" + key}, "reseal")
 	require.Zero(t, rekeyed.Code, rekeyed.Err)
 	show([]byte(rekeyed.Out + rekeyed.Err))
 	require.Contains(t, shown.String(), "I know *** and ***!", "the receiver's text is shown without the secret")

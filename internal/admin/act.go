@@ -232,8 +232,12 @@ func (r retrier) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, 
 	return r.op.Hurry(ctx, h)
 }
 
+func (a *API) operator(op *store.Operator) *engine.Operator {
+	return engine.NewOperator(retrier{a.o.Store, op}, op.By())
+}
+
 func (a *API) retry(ctx context.Context, on *act) (*outcome, error) {
-	again, err := engine.NewOperator(retrier{a.o.Store, on.op}, on.op.By()).Retry(ctx, on.task.Task, on.options.Last, on.key)
+	again, err := a.operator(on.op).Retry(ctx, on.task.Task, on.options.Last, on.key)
 	if err != nil {
 		return nil, err
 	}
@@ -448,20 +452,9 @@ func (a *API) answer(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	by := x.op.By()
-	owner := task.Caller{
-		Tenant: t.Task.Tenant, Subject: t.Task.Owner, Method: task.MethodOperator, Credential: by.Subject, Address: by.Address, Reason: by.Reason,
-	}
 	ctx, cancel := context.WithTimeout(x.ctx, 10*time.Second)
 	defer cancel()
-	eng := a.o.Engine
-	if eng == nil { // a process without the role api
-		eng = engine.New(engine.Options{Store: engine.As(a.o.Store), Agents: []engine.Agent{{Name: t.Task.Agent}}})
-	}
-	_, err = eng.As(owner, t.Task.Agent).Send(ctx, &engine.SendRequest{
-		Dialect: t.Task.Dialect, TaskID: t.Task.PublicID, Message: message, IdempotencyKey: key, Answers: true,
-	})
-	if err != nil {
+	if err := a.operator(x.op).Answer(ctx, t.Task, message, key); err != nil {
 		return err
 	}
 	view, err := a.viewNow(x, t.Task.ID)
@@ -477,7 +470,7 @@ func (a *API) viewNow(x *exchange, id task.ID) (*shown.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	views, err := viewTasks(x.ctx, a.o.Store, t)
+	views, err := a.o.viewTasks(x.ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -171,6 +171,11 @@ func (a *API) agentViews(x *exchange) ([]*shown.Agent, error) {
 			all[i].Signature = &shown.Signature{Status: signatureInvalid, Detail: "the card cannot be rendered now; the server's log says why"}
 			continue
 		}
+		var says struct {
+			Description string `json:"description"`
+		}
+		_ = json.Unmarshal(card, &says) // rendered here
+		all[i].Description = bounded(says.Description)
 		all[i].Signature = signatureOf(card, a.o.KeySet(), a.o.Unsigned)
 	}
 	key, op := statsKey{bound: x.who.Bound}, x.op

@@ -15,7 +15,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
-	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
@@ -89,7 +88,6 @@ type Agent struct {
 // Options configures the API.
 type Options struct {
 	Store     *store.Store
-	Engine    *engine.Engine
 	Hub       *hub.Hub
 	Signals   *signal.Bus
 	Retention *retention.Retention
@@ -126,6 +124,11 @@ type Options struct {
 	Streams, StreamsOfAddress int
 	// TraceURL is the address of a trace, with {trace_id} in the place of its id, or "".
 	TraceURL string
+	// Documents says that the admin address has them, too.
+	Documents bool
+	// Prices are those of models, in Currency, which may be empty.
+	Prices   Prices
+	Currency string
 	// AllTenantsScope is the scope that shows an operator all tenants. KeysAccepted says that some scheme takes API keys.
 	AllTenantsScope string
 	KeysAccepted    bool
@@ -199,6 +202,9 @@ func (a *API) operations() []route {
 		{method: "GET", path: "/tasks/counts", right: View, query: true, do: a.counts},
 		{method: "GET", path: "/tasks/stream", right: View, stream: true, query: true, do: a.tasksStream},
 		{method: "GET", path: "/inbox", right: View, query: true, do: a.inbox},
+		{method: "GET", path: "/views", right: View, do: a.views},
+		{method: "PUT", path: "/views/{name}", right: Act, do: a.putView},
+		{method: "DELETE", path: "/views/{name}", right: Act, do: a.deleteView},
 		{method: "GET", path: "/tasks/{id}", right: View, do: a.task},
 		{method: "GET", path: "/tasks/{id}/log", right: View, query: true, do: a.log},
 		{method: "GET", path: "/tasks/{id}/log/stream", right: View, stream: true, query: true, do: a.logStream},

@@ -308,7 +308,12 @@ func fileName(s string) string {
 }
 
 type usageView struct {
-	Models []store.AdminUsage `json:"models"`
+	Models []modelUsage `json:"models"`
+}
+
+type modelUsage struct {
+	store.AdminUsage
+	Cost float64 `json:"cost,omitempty"`
 }
 
 // usage shows the tokens that agents report, by model.
@@ -321,5 +326,9 @@ func (a *API) usage(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.ok(usageView{rows})
+	view := usageView{[]modelUsage{}}
+	for _, u := range rows {
+		view.Models = append(view.Models, modelUsage{u, a.o.Prices.ofUsage(&u)})
+	}
+	return x.ok(view)
 }

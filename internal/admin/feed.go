@@ -129,7 +129,7 @@ type told struct {
 
 // toldOf encodes tasks, each with its line.
 func (f *feed) toldOf(ctx context.Context, tasks []*store.AdminTask) ([]*told, error) {
-	views, err := viewTasks(ctx, f.o.Store, tasks...)
+	views, err := f.o.viewTasks(ctx, tasks...)
 	if err != nil {
 		return nil, err
 	}

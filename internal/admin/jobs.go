@@ -102,6 +102,9 @@ func (a *API) addJob(x *exchange) error {
 		if filtered.Retried != nil {
 			return web.Invalid("filter.retried", "is not for a purge; exports do not say which tasks were retried")
 		}
+		if filtered.Metadata != nil {
+			return web.Invalid("filter.metadata", "is not for a purge; it would not find the tasks in exports")
+		}
 		body.Filter.spare()
 	}
 	if err := x.reasoned(body.Reason); err != nil {
@@ -150,11 +153,6 @@ func (a *API) giveBack(ctx context.Context, j *store.Job) error {
 	return a.o.Store.ReleaseJob(ctx, j)
 }
 
-type jobsPage struct {
-	Jobs []shown.Job `json:"jobs"`
-	Next string      `json:"next,omitempty"`
-}
-
 func (a *API) jobs(x *exchange) error {
 	before, limit := x.q.id("before"), x.q.limit()
 	if err := x.q.done(); err != nil {
@@ -164,7 +162,7 @@ func (a *API) jobs(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	page := jobsPage{Jobs: []shown.Job{}}
+	page := shown.JobsPage{Jobs: []shown.Job{}}
 	if len(jobs) > limit {
 		jobs = jobs[:limit]
 		page.Next = jobs[limit-1].ID.String()

@@ -151,6 +151,20 @@ func (q *query) id(name string) (id task.ID) {
 	return id
 }
 
+// newestFirst reads the order of a list, which has one without the parameter, too.
+func (q *query) newestFirst(without bool) bool {
+	switch q.word("order") {
+	case "":
+		return without
+	case "asc":
+		return false
+	case "desc":
+	default:
+		q.bad("order", "must be asc or desc")
+	}
+	return true
+}
+
 // mostReason bounds a reason of failures in bytes: those that the API shows have up to 500 characters.
 const mostReason = 2048
 
@@ -189,6 +203,18 @@ func (q *query) filter() *store.AdminFilter {
 	if q.optional("retried") != nil {
 		retried := q.flag("retried")
 		f.Retried = &retried
+	}
+	for _, v := range q.texts("metadata") {
+		key, value, ok := strings.Cut(v, ":")
+		if !ok || key == "" {
+			q.bad("metadata", "%q has no member's name; write ticket:T-9", v)
+		} else if _, twice := f.Metadata[key]; twice {
+			q.bad("metadata", "has two values of %q, which no task has", key)
+		} else if f.Metadata == nil {
+			f.Metadata = map[string]string{key: value}
+		} else {
+			f.Metadata[key] = value
+		}
 	}
 	is, not := q.states("state"), q.states("-state")
 	for _, s := range task.States {

@@ -8,22 +8,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/upkeep/retention"
 )
-
-type replicaView struct {
-	store.AdminProcess
-	// This says that the process answers this request.
-	This bool `json:"this,omitempty"`
-}
-
-type replicasView struct {
-	Replicas []replicaView `json:"replicas"`
-	// Duties are those that processes have or had.
-	Duties []store.Duty `json:"duties"`
-}
 
 func (a *API) replicas(x *exchange) error {
 	rows, err := a.o.Store.Registered(x.ctx)
@@ -34,9 +21,9 @@ func (a *API) replicas(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view, this := replicasView{Replicas: []replicaView{}, Duties: duties}, a.o.Worker()
+	view, this := shown.Replicas{Replicas: []shown.Replica{}, Duties: duties}, a.o.Worker()
 	for _, p := range rows {
-		view.Replicas = append(view.Replicas, replicaView{p, p.ID == this})
+		view.Replicas = append(view.Replicas, shown.Replica{AdminProcess: p, This: p.ID == this})
 	}
 	return x.ok(view)
 }

@@ -16,22 +16,22 @@ import (
 )
 
 // viewTasks shows tasks, each with what it is about and its line.
-func viewTasks(ctx context.Context, s *store.Store, tasks ...*store.AdminTask) ([]shown.Task, error) {
-	if err := s.Describe(ctx, tasks); err != nil {
+func (o *Options) viewTasks(ctx context.Context, tasks ...*store.AdminTask) ([]shown.Task, error) {
+	if err := o.Store.Describe(ctx, tasks); err != nil {
 		return nil, err
 	}
 	ids := make([]task.ID, len(tasks))
 	for i, t := range tasks {
 		ids[i] = t.Task.ID
 	}
-	lines, err := s.StatusLines(ctx, ids)
+	lines, err := o.Store.StatusLines(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	views := make([]shown.Task, len(tasks))
 	for i, t := range tasks {
 		views[i] = viewTask(t)
-		views[i].Line = lines[t.Task.ID]
+		views[i].Line, views[i].Cost = lines[t.Task.ID], o.Prices.ofTask(t)
 	}
 	return views, nil
 }
@@ -55,14 +55,27 @@ func idText(id task.ID) string {
 	return id.String()
 }
 
+const mostTokens = 1<<53 - 1 // that JavaScript can write
+
 func (a *API) tasks(x *exchange) error {
-	f, id, text, before, limit := x.q.filter(), x.q.word("id"), x.q.word("text"), x.q.id("before"), x.q.limit()
+	f, id, text, limit := x.q.filter(), x.q.word("id"), x.q.word("text"), x.q.limit()
+	var from task.ID
+	if f.Oldest = !x.q.newestFirst(true); f.Oldest {
+		from = x.q.id("after")
+	} else {
+		from = x.q.id("before")
+	}
 	reason, failed := x.q.reason(f)
+	least, most := x.q.number("min_tokens", 0, 1, mostTokens), x.q.number("max_tokens", mostTokens, 0, mostTokens)
+	using := x.q.values["min_tokens"] != nil || x.q.values["max_tokens"] != nil
 	if id != "" && text != "" {
 		x.q.bad("text", "cannot be combined with id")
 	}
 	if failed && (id != "" || text != "") {
 		x.q.bad("reason", "cannot be combined with id or text")
+	}
+	if using && (id != "" || text != "" || failed) {
+		x.q.bad("min_tokens", "and max_tokens cannot be combined with id, text or reason")
 	}
 	if err := x.q.done(); err != nil {
 		return err
@@ -78,20 +91,22 @@ func (a *API) tasks(x *exchange) error {
 			err = nil
 		}
 	case failed:
-		found, err = x.op.FailedFor(x.ctx, f, sameReason(reason), before, limit)
+		found, err = x.op.FailedFor(x.ctx, f, sameReason(reason), from, limit)
+	case using:
+		found, err = x.op.Using(x.ctx, f, least, most, from, limit)
 	case text != "":
-		found, err = x.op.Search(x.ctx, f, text, before, limit)
+		found, err = x.op.Search(x.ctx, f, text, from, limit)
 	default:
-		found, err = x.op.List(x.ctx, f, before, limit)
+		found, err = x.op.List(x.ctx, f, from, limit)
 	}
 	if err != nil {
 		return err
 	}
 	page := shown.TasksPage{Next: idText(found.Next)}
-	if failed || text != "" {
+	if failed || using || text != "" {
 		page.SearchedSince = found.SearchedSince()
 	}
-	if page.Tasks, err = viewTasks(x.ctx, a.o.Store, found.Tasks...); err != nil {
+	if page.Tasks, err = a.o.viewTasks(x.ctx, found.Tasks...); err != nil {
 		return err
 	}
 	return x.ok(page)
@@ -99,6 +114,7 @@ func (a *API) tasks(x *exchange) error {
 
 type countsView struct {
 	Counts map[string]int64 `json:"counts"`
+	Agents map[string]int64 `json:"agents"`
 	// CountedSince is how far back the tasks were counted; absent: all of them.
 	CountedSince time.Time `json:"counted_since,omitzero"`
 	// Created has, by state, the numbers of tasks created in each interval since Begins.
@@ -117,7 +133,7 @@ func (a *API) counts(x *exchange) error {
 		return err
 	}
 	view := countsView{
-		Counts: map[string]int64{}, CountedSince: counted.Since, Created: counted.Created, Begins: counted.Begins.UTC(), WidthSeconds: counted.Width.Seconds(),
+		Counts: map[string]int64{}, Agents: counted.ByAgent, CountedSince: counted.Since, Created: counted.Created, Begins: counted.Begins.UTC(), WidthSeconds: counted.Width.Seconds(),
 	}
 	for _, state := range task.States {
 		view.Counts[state.String()] = counted.ByState[state]
@@ -130,7 +146,7 @@ func (a *API) task(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	views, err := viewTasks(x.ctx, a.o.Store, t)
+	views, err := a.o.viewTasks(x.ctx, t)
 	if err != nil {
 		return err
 	}
@@ -155,7 +171,7 @@ func (a *API) inbox(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	views, err := viewTasks(x.ctx, a.o.Store, found.Tasks...)
+	views, err := a.o.viewTasks(x.ctx, found.Tasks...)
 	if err != nil {
 		return err
 	}
@@ -230,14 +246,7 @@ func (q *query) kinds() (out []task.EventKind) {
 
 func (a *API) log(x *exchange) error {
 	const most = 1<<53 - 1
-	codec, limit, back := x.q.codec(), x.q.limit(), false
-	switch order := x.q.word("order"); order {
-	case "", "asc":
-	case "desc":
-		back = true
-	default:
-		x.q.bad("order", "must be asc or desc")
-	}
+	codec, limit, back := x.q.codec(), x.q.limit(), x.q.newestFirst(false)
 	var at task.Seq
 	if back {
 		at = task.Seq(x.q.number("before", 0, 1, most))
@@ -429,6 +438,10 @@ type meView struct {
 	Dialects []string `json:"a2a_versions"`
 	// TraceURL is the address of a trace, with {trace_id} in the place of its id.
 	TraceURL string `json:"trace_url,omitempty"`
+	// Documents says that they are at /docs/.
+	Documents bool `json:"documents"`
+	// Currency is that of costs; empty: the prices name none.
+	Currency string `json:"currency,omitempty"`
 }
 
 func (a *API) me(x *exchange) error {
@@ -437,6 +450,6 @@ func (a *API) me(x *exchange) error {
 		Subject: c.Subject, Tenant: c.Tenant, Right: x.who.Right.String(), ReasonNeeded: x.reasonNeeded(), AllTenants: !x.who.Bound, ReadOnly: x.who.ReadOnly, Version: a.o.Version,
 		Session:  x.who.Session,
 		Dialects: registry.Versions(),
-		TraceURL: a.o.TraceURL,
+		TraceURL: a.o.TraceURL, Currency: a.o.Currency, Documents: a.o.Documents,
 	})
 }

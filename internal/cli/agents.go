@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -11,59 +12,61 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
 func (c *command) agents() *cobra.Command {
 	return c.operators(&cobra.Command{
-		Use:   "agents",
-		Short: "Show agents, their health and their queues",
+		Use: "agents", Short: "Show agents, their health and their queues",
 		Long: `Agents are those of the configuration. Health, queues and workers are the same for all
-replicas. On a database, give the servers' configuration with --config. An agent that it
-lacks shows without a kind, while a live server has it or it has tasks in the queue. Without
---config those show that live servers have or that have tasks.`,
-		Example: `  holdfast agents list
-  holdfast agents get weather`,
+replicas. On a database, name the servers' configuration with --config: it has the kinds.
+Without it, the verbs show agents that live servers have or that have tasks.`,
+		Example: `  holdfast agents get weather`,
 	}, false, c.agentsList(), c.agentsGet())
 }
 
 func (c *command) agentsList() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List agents with health, queue and workers",
-		Long: `List agents. HEALTH is healthy, unknown (no task has completed yet), failing (many of the
-newest tasks failed), away (its runs do not begin), no worker, or draining (all its workers
-are retired). Tasks of the last three wait without losing tries. QUEUE is the number of
-tasks that wait for a run, OLDEST for how long the first of them has been due, RUNNING those
-that a replica or a worker runs, PARKED those that wait for their client (counted up to
-10,000). WORKERS are connected, for the kind
-worker. holdfast workers list shows them.`,
-		Example: `  holdfast agents list
-  holdfast agents list -o json | jq -r '.[] | select(.health == "away") | .name'`,
-		Args: argCount(0, 0),
+	return &cobra.Command{
+		Use: "list", Short: "List agents with health, queue and workers",
+		Long: `HEALTH is healthy, unknown (no task has completed yet), failing (many of the newest tasks
+failed), away (its runs do not begin), no worker, or draining (all its workers are retired).
+Tasks of the last three wait without losing tries. QUEUE tasks wait for a run, the first of
+them for OLDEST. RUNNING tasks have a run, PARKED ones wait for their client (counted up to
+10,000). With -o wide, TIMERS wait for a time, and CALLS for tasks that they have called.`,
+		Example: `  holdfast agents list -o json | jq -r '.[] | select(.health == "away") | .name'`,
+		RunE: c.operate(func(ctx context.Context, op *operator, _ []string) error {
+			all, err := op.agents(ctx)
+			if err != nil {
+				return err
+			}
+			if !c.json() && slices.ContainsFunc(all, func(a *shown.Agent) bool { return a.Kind == "" }) {
+				c.note("The configuration of the servers has the kinds: name it with --config, or a server with --server.")
+			}
+			return c.print(all, c.agentRows(all))
+		}),
 	}
-	c.outputFlag(cmd)
-	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
-		all, err := op.agents(ctx)
-		if err != nil {
-			return err
+}
+
+// agentRows is a table of agents.
+func (c *command) agentRows(all []*shown.Agent) [][]string {
+	rows := [][]string{{"AGENT", "KIND", "HEALTH", "QUEUE", "OLDEST", "RUNNING", "PARKED", "WORKERS"}}
+	if c.output == outputWide {
+		rows[0] = append(rows[0], "TIMERS", "CALLS", "REASON")
+	}
+	for _, a := range all {
+		row := []string{a.Name, dash(a.Kind), a.Health, "-", "-", "-", "-", "-"}
+		if q := a.Queue; q != nil {
+			row[3], row[4], row[5], row[6] = count(q.Waiting), ageText(q.OldestSeconds), count(q.Running), count(q.Parked)
 		}
-		rows := [][]string{{"AGENT", "KIND", "HEALTH", "QUEUE", "OLDEST", "RUNNING", "PARKED", "WORKERS"}}
-		for _, a := range all {
-			row := []string{a.Name, dash(a.Kind), a.Health, "-", "-", "-", "-", "-"}
-			if q := a.Queue; q != nil {
-				row[3], row[4], row[5], row[6] = count(q.Waiting), ageText(q.OldestSeconds), count(q.Running), count(q.Parked)
-			}
-			if a.Workers != nil {
-				row[7] = count(*a.Workers)
-			}
-			rows = append(rows, row)
+		if a.Workers != nil {
+			row[7] = count(*a.Workers)
 		}
-		if !c.json() && slices.ContainsFunc(all, func(a *shown.Agent) bool { return a.Kind == "" }) {
-			c.note("The configuration of the servers has the kinds: name it with --config, or a server with --server.")
+		if q := cmp.Or(a.Queue, &store.QueueDepth{}); c.output == outputWide {
+			row = append(row, count(q.Timers), count(q.Calls), a.Reason)
 		}
-		return c.print(all, rows)
-	})
-	return cmd
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // agents returns the agents of the configuration (that of the server, or of this program) with their health and queues.
@@ -74,27 +77,23 @@ func (o *operator) agents(ctx context.Context) ([]*shown.Agent, error) {
 }
 
 func (c *command) agentsGet() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "get AGENT",
-		Short: "Show an agent",
+	return &cobra.Command{
+		Use: "get AGENT", Short: "Show an agent",
 		Long: `Show an agent: its kind, limits, health, queue and workers. A server (--server) also shows
-whether clients can verify the signature of its card, and with -o json the card itself.`,
+whether clients can verify the signature of its card, and with -o json the card.`,
 		Example: `  holdfast agents get weather
   holdfast agents get weather -o json | jq .queue`,
-		Args: argCount(1, 1),
+		RunE: c.operate(func(ctx context.Context, op *operator, args []string) error {
+			var a shown.AgentDetail
+			if err := op.api.Get(ctx, "/agents/"+url.PathEscape(args[0]), nil, &a); err != nil {
+				return fmt.Errorf("agent %s: %w", args[0], err)
+			}
+			if c.json() {
+				return printJSON(c.Out, a)
+			}
+			return printAgent(&printer{w: c.Out}, a.Agent)
+		}),
 	}
-	c.outputFlag(cmd)
-	cmd.RunE = c.operate(func(ctx context.Context, op *operator, args []string) error {
-		var a shown.AgentDetail
-		if err := op.api.Get(ctx, "/agents/"+url.PathEscape(args[0]), nil, &a); err != nil {
-			return fmt.Errorf("agent %s: %w", args[0], err)
-		}
-		if c.json() {
-			return printJSON(c.Out, a)
-		}
-		return printAgent(&printer{w: c.Out}, a.Agent)
-	})
-	return cmd
 }
 
 func printAgent(p *printer, a *shown.Agent) error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 // answers prints what an agent answers. It prints each artifact once, and the chunks of a text as one text.
 type answers struct {
 	printer
+	numbers bool // print the ids of events
 
 	// seen is the task as far as it was printed, or earlier turns left it.
 	seen task.Task
@@ -118,7 +118,7 @@ func (a *answers) event(e *client.Event) {
 		a.field("context", e.ContextID)
 	}
 	if e.Event != nil && e.Event.Kind == task.EventArtifact {
-		a.chunk(number(e.ID), e.Event)
+		a.chunk(a.number(e.ID), e.Event)
 		return
 	}
 	switch {
@@ -130,11 +130,19 @@ func (a *answers) event(e *client.Event) {
 	case e.Event != nil:
 		a.endText()
 		a.said = status(e.Event.State, e.Event.Message)
-		a.line("%s%s", number(e.ID), stateName(e.Event.State))
+		a.line("%s%s", a.number(e.ID), stateName(e.Event.State))
 		if m := e.Event.Message; m != nil {
 			a.storedParts(m.Parts)
 		}
 	}
+}
+
+// number returns the prefix of an event with an id.
+func (a *answers) number(id string) string {
+	if id == "" || !a.numbers {
+		return ""
+	}
+	return "[" + id + "] "
 }
 
 // status identifies a status.
@@ -228,12 +236,6 @@ func (a *answers) endText() {
 	if a.open != "" {
 		a.raw("\n")
 		a.open, a.breaks = "", ""
-	}
-}
-
-func (a *answers) raw(s string) {
-	if a.err == nil {
-		_, a.err = fmt.Fprint(a.w, s)
 	}
 }
 

@@ -16,13 +16,10 @@ import (
 
 func (c *command) apiKeys() *cobra.Command {
 	return c.operators(&cobra.Command{
-		Use:   "api-keys",
-		Short: "Create, list and revoke API keys",
-		Long: `API keys are credentials of clients, workers and operators, for schemes of kind api_key. The
-database has a hash of each. Servers refuse a revoked key at once.`,
+		Use: "api-keys", Short: "Create, list and revoke API keys",
+		Long: `API keys are credentials of clients, workers and operators. The database has a hash of each.`,
 		Example: `  holdfast api-keys create --subject alice --scope weather:use
-  holdfast api-keys list
-  holdfast api-keys revoke mzxw6ytboi5dkmrq`,
+  holdfast api-keys list`,
 	}, true, c.apiKeysCreate(), c.apiKeysList(), c.apiKeysRevoke())
 }
 
@@ -48,13 +45,11 @@ func (o *operator) keys(ctx context.Context) ([]shown.Key, error) {
 
 func (c *command) apiKeysCreate() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "create --subject NAME",
-		Short: "Create an API key and print it once",
-		Long: `Create an API key and print it. Store it now: the database keeps only a hash of it. Callers
-with the key act as this subject of this tenant, and own its tasks.`,
+		Use: "create --subject NAME", Short: "Create an API key and print it once",
+		Long: `Print a new API key once: the database keeps only a hash. Callers with the key act as this
+subject of this tenant, and own its tasks.`,
 		Example: `  holdfast api-keys create --subject alice
   holdfast api-keys create --subject ci --tenant acme --scope weather:use --scope weather:admin --expires-in 2160h --name "build server"`,
-		Args: argCount(0, 0),
 	}
 	var k store.APIKey
 	cmd.Flags().StringVar(&k.Subject, "subject", "", "subject that the key stands for (required)")
@@ -62,7 +57,6 @@ with the key act as this subject of this tenant, and own its tasks.`,
 	cmd.Flags().StringArrayVar(&k.Scopes, "scope", nil, "scope of the key; may be repeated")
 	cmd.Flags().StringVar(&k.Name, "name", "", "name of the key, for people")
 	lifetime := cmd.Flags().Duration("expires-in", 0, "how long the key is valid (default: until revoked)")
-	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if k.Subject == "" {
 			return usage("--subject is missing; name the caller that the key stands for")
@@ -86,22 +80,18 @@ with the key act as this subject of this tenant, and own its tasks.`,
 
 func (c *command) apiKeysList() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List API keys, newest first",
-		Example: `  holdfast api-keys list
-  holdfast api-keys list -o json | jq -r '.[] | select(.state == "valid") | .id'`,
-		Long: `List API keys, without their secrets. USED is accurate to five minutes.`,
-		Args: argCount(0, 0),
+		Use: "list", Short: "List API keys, newest first",
+		Example: `  holdfast api-keys list -o json | jq -r '.[] | select(.state == "valid") | .id'`,
+		Long:    `USED is accurate to five minutes.`,
 	}
-	tenant := tenantFlag(cmd, "only API keys of this tenant")
-	c.outputFlag(cmd)
+	tenant := cmd.Flags().String("tenant", "", "only API keys of this tenant")
 	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
 		keys, err := op.keys(ctx)
 		if err != nil {
 			return err
 		}
-		if of := tenant(); of != nil {
-			keys = slices.DeleteFunc(keys, func(k shown.Key) bool { return k.Tenant != *of })
+		if cmd.Flags().Changed("tenant") {
+			keys = slices.DeleteFunc(keys, func(k shown.Key) bool { return k.Tenant != *tenant })
 		}
 		return c.printKeys(keys)
 	})
@@ -109,51 +99,41 @@ func (c *command) apiKeysList() *cobra.Command {
 }
 
 func (c *command) apiKeysRevoke() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "revoke ID...",
-		Short: "Revoke API keys",
-		Long: `Revoke API keys by id. An id is the part of a key between hfk_ and the next underscore;
-holdfast api-keys list shows it. Servers refuse revoked keys at once if notifications arrive,
-else within ten seconds. They also end the streams that such a key opened.`,
+	return &cobra.Command{
+		Use: "revoke ID...", Short: "Revoke API keys",
+		Long: `Revoke API keys by the id that api-keys list shows: the part of a key between hfk_ and the
+next underscore. Servers refuse them at once, or within ten seconds without notifications, and
+end the streams that they opened.`,
 		Example: `  holdfast api-keys revoke mzxw6ytboi5dkmrq`,
-		Args:    atLeastOne,
-	}
-	c.outputFlag(cmd)
-	cmd.RunE = c.operate(func(ctx context.Context, op *operator, ids []string) error {
-		revoked := []shown.Key{}
-		code := exitOK
-		for _, id := range ids {
-			k, err := op.revokeKey(ctx, id)
-			if err != nil {
-				c.note("holdfast: key %s: %s", id, err)
-				code = exitFailed
-				continue
+		RunE: c.operate(func(ctx context.Context, op *operator, ids []string) error {
+			revoked := []shown.Key{}
+			code := exitOK
+			for _, id := range ids {
+				k, err := op.revokeKey(ctx, id)
+				if err != nil {
+					c.note("holdfast: key %s: %s", id, plain(err))
+					code = exitFailed
+					continue
+				}
+				revoked = append(revoked, *k)
 			}
-			revoked = append(revoked, *k)
-		}
-		if err := c.printKeys(revoked); err != nil {
-			return err
-		}
-		if code != exitOK {
-			return &exitError{code: code}
-		}
-		return nil
-	})
-	return cmd
+			if err := c.printKeys(revoked); err != nil {
+				return err
+			}
+			if code != exitOK {
+				return &exitError{code: code}
+			}
+			return nil
+		}),
+	}
 }
 
 func (c *command) printKeys(keys []shown.Key) error {
 	rows := [][]string{{"ID", "SUBJECT", "TENANT", "SCOPES", "STATE", "CREATED", "EXPIRES", "USED", "NAME"}}
-	day := func(at time.Time) string {
-		if at.IsZero() {
-			return "-"
-		}
-		return at.UTC().Format("2006-01-02 15:04")
-	}
 	for i := range keys {
 		v := &keys[i]
 		rows = append(rows, []string{
-			v.ID, v.Subject, v.Tenant, strings.Join(v.Scopes, " "), v.State, day(v.CreatedAt), day(v.ExpiresAt), day(v.LastUsedAt), v.Name,
+			v.ID, v.Subject, v.Tenant, strings.Join(v.Scopes, " "), v.State, minute(v.CreatedAt), minute(v.ExpiresAt), minute(v.LastUsedAt), v.Name,
 		})
 	}
 	return c.print(keys, rows)

@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,10 +22,9 @@ type auditView struct {
 
 func (c *command) audit() *cobra.Command {
 	return c.operators(&cobra.Command{
-		Use:   "audit",
-		Short: "Show and check the audit log",
+		Use: "audit", Short: "Show and check the audit log",
 		Long: `The audit log records who created and canceled tasks, set webhooks, and made and revoked API
-keys. SQL has it as the view v_audit. docs/audit.md lists the actions.`,
+keys. docs/audit.md lists the actions.`,
 		Example: `  holdfast audit list --limit 20
   holdfast audit verify`,
 	}, false, c.auditList(), c.auditVerify())
@@ -35,78 +32,59 @@ keys. SQL has it as the view v_audit. docs/audit.md lists the actions.`,
 
 func (c *command) auditList() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "Show the newest entries of the audit log",
-		Long: `Show the newest rows of the audit log first. A row has the entries of one commit, each on a
-line. With a filter, a row shows if one of its entries matches. OBJECT is a webhook, an API
-key or another object of the action; BY is the subject, and its tenant.`,
+		Use: "list", Short: "Show the newest entries of the audit log",
+		Long: `A row has the entries of one commit, each on a line. A filter shows a row if one of its
+entries matches. OBJECT is a webhook, an API key or another object of the action; BY is the
+subject, and its tenant.`,
 		Example: `  holdfast audit list --since 24h
-  holdfast audit list --tenant acme --action task.canceled
-  holdfast audit list -o json --limit 500 | jq -r '.[].entries[] | select(.action == "task.canceled").reason'`,
-		Args: argCount(0, 0),
+  holdfast audit list --tenant acme --action task.canceled`,
 	}
-	limit := cmd.Flags().Int("limit", 50, "how many rows to show at most")
-	since := cmd.Flags().Duration("since", 0, "only rows of this last time, such as 24h")
-	var f store.AuditFilter
-	cmd.Flags().StringVar(&f.Action, "action", "", "only this action, such as task.canceled")
-	cmd.Flags().StringVar(&f.Task, "task", "", "only this task, by its UUID")
-	cmd.Flags().StringVar(&f.Agent, "agent", "", "only tasks of this agent")
-	cmd.Flags().StringVar(&f.Subject, "subject", "", "only acts of this subject, or with this API key")
-	tenant := tenantFlag(cmd, "only acts of this tenant")
-	c.outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *limit < 1 || *limit > 100_000 {
-			return usage("--limit must be between 1 and 100000")
+	limit := cmd.Flags().Int("limit", 50, atMost)
+	flags := cmd.Flags()
+	flags.Var(new(moment), "since", "only rows of this last time, such as 24h, or since a time")
+	flags.String("action", "", "only this action, such as task.canceled")
+	flags.String("task", "", "only this task, by its UUID")
+	flags.String("agent", "", "only tasks of this agent")
+	flags.String("subject", "", "only acts of this subject, or with this API key")
+	flags.String("tenant", "", "only acts of this tenant")
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
+		q := given(cmd, "action", "task", "agent", "subject", "tenant", "since")
+		rows, err := paged(ctx, op, "/audit", q, *limit, func(p *shown.AuditPage) ([]store.AuditRow, string) { return p.Rows, p.Next })
+		if err != nil {
+			return err
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			q := withTenant(query("action", f.Action, "task", f.Task, "agent", f.Agent, "subject", f.Subject), tenant())
-			if *since > 0 {
-				q.Set("since", time.Now().Add(-*since).UTC().Format(time.RFC3339Nano))
+		lines := [][]string{{"AT", "ACTION", "TASK", "OBJECT", "BY", "METHOD", "REASON"}}
+		for _, r := range rows {
+			var entries []struct{ Action, Task, Object, Tenant, Subject, Method, Reason string }
+			if err := json.Unmarshal(r.Entries, &entries); err != nil {
+				return fmt.Errorf("row %d of chain %d: %w", r.N, r.Chain, err)
 			}
-			rows, err := paged(ctx, op, "/audit", q, *limit, func(p *shown.AuditPage) ([]store.AuditRow, string) { return p.Rows, p.Next })
-			if err != nil {
-				return err
-			}
-			lines := [][]string{{"AT", "ACTION", "TASK", "OBJECT", "BY", "METHOD", "REASON"}}
-			for _, r := range rows {
-				var entries []struct{ Action, Task, Object, Tenant, Subject, Method, Reason string }
-				if err := json.Unmarshal(r.Entries, &entries); err != nil {
-					return fmt.Errorf("row %d of chain %d: %w", r.N, r.Chain, err)
+			for _, e := range entries {
+				by := e.Subject
+				if e.Tenant != "" {
+					by += " of " + e.Tenant
 				}
-				for _, e := range entries {
-					by := e.Subject
-					if e.Tenant != "" {
-						by += " of " + e.Tenant
-					}
-					lines = append(lines, []string{stamp(r.At), e.Action, e.Task, e.Object, by, e.Method, strings.Join(strings.Fields(e.Reason), " ")})
-				}
+				lines = append(lines, []string{stamp(r.At), e.Action, e.Task, e.Object, by, e.Method, oneLine(e.Reason)})
 			}
-			return c.print(rows, lines)
-		})
-	}
+		}
+		return c.print(rows, lines)
+	})
 	return cmd
 }
 
 func (c *command) auditVerify() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "verify",
-		Short: "Check all chains of the audit log",
-		Long: `Recompute every hash of the audit log. For a broken chain the verb names the first row that
-was changed or is missing.
+		Use: "verify", Short: "Check all chains of the audit log",
+		Long: `Recompute every hash of the audit log, and name the first row of a chain that was changed or
+is missing.
 
-The owner of the database can rewrite whole chains without a visible break. Against that,
-keep the output of -o json where the owner cannot change it: --against checks that all of
-it is still in the log. A server verifies for two minutes at most; longer logs need the
-database.
-
-Exit codes: 0 all chains are intact; 3 a chain is broken; 1 the call failed.`,
-		Example: `  holdfast audit verify
-  holdfast audit verify -o json > heads.json
+The owner of the database can rewrite whole chains. Against that, keep the output of -o json
+where the owner cannot change it: --against checks that all of it is still in the log. A
+server verifies for two minutes at most; longer logs need the database.`,
+		Example: `  holdfast audit verify -o json > heads.json
   holdfast audit verify --against heads.json`,
-		Args: argCount(0, 0),
 	}
 	against := cmd.Flags().String("against", "", "file with an earlier output of -o json")
-	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		noted, err := readHeads(*against)
 		if err != nil {

@@ -12,22 +12,15 @@ import (
 
 func (c *command) tasksCancel() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel [ID...]",
-		Short: "Cancel tasks of any owner",
-		Long: `Cancel tasks as a client would. A task that is queued or parked is canceled at once. For
-a running task, this verb asks its worker to end the run and waits for that. If the agent
-does not end it within its cancel_grace, the worker gives the run up.` + bulkHelp + `
-
-Exit codes: 0 all tasks are canceled (with --no-wait: canceled or asked to end); 3 a task
-had ended otherwise or did so meanwhile; 1 a call failed, or a task still runs after
---timeout.`,
+		Use: "cancel [ID...]", Short: "Cancel tasks of any owner",
+		Long: `A task that is queued or parked is canceled at once. For a running task, the verb asks its
+worker to end the run and waits for that. After cancel_grace the worker gives the run up.` + bulkHelp,
 		Example: `  holdfast tasks cancel 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast tasks cancel --agent weather --state working --dry-run`,
 	}
 	selected := bulkFlags(cmd)
 	noWait := cmd.Flags().Bool("no-wait", false, "do not wait for running tasks")
 	timeout := cmd.Flags().Duration("timeout", time.Minute, "how long to wait for each running task")
-	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if len(ids) == 0 {
 			return c.runBulk(cmd, "cancel", selected, nil)
@@ -52,7 +45,7 @@ had ended otherwise or did so meanwhile; 1 a call failed, or a task still runs a
 					v.State, v.Outcome = t.State, outcomeEnded
 					switch {
 					case err != nil:
-						v.Outcome, v.Error = outcomeFailed, err.Error()
+						v.Outcome, v.Error = outcomeFailed, plain(err)
 					case t.State == task.StateCanceled:
 						v.Outcome = outcomeCanceled
 					}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,23 +14,17 @@ import (
 
 func (c *command) card() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "card",
-		Short: "Show an agent's card",
-		Long: `Show the card in which an agent describes itself. --url is the URL of the agent, or that of
-its card if it ends in .json.
+		Use: "card", Short: "Show an agent's card",
+		Long: `--url is the URL of the agent, or that of its card if it ends in .json.
 
-With --signing-keys, one of the keys in a file must have signed the card; otherwise the verb
-fails. It fetches no keys from where the card says that they are: get them from a server
-that you trust.`,
+With --signing-keys, a key in the file must have signed the card. The verb fetches no keys
+from where the card says that they are: get them from a server that you trust.`,
 		Example: `  holdfast card
-  holdfast card --url http://127.0.0.1:8080/agents/weather -o json
   curl -s https://agents.example.com/.well-known/jwks.json > keys.json
   holdfast card --url https://agents.example.com --signing-keys keys.json`,
-		Args: argCount(0, 0),
 	}
 	var r remote
 	r.register(cmd)
-	c.outputFlag(cmd)
 	keysFile := cmd.Flags().String("signing-keys", "", "file of a JSON Web Key Set, or of public keys in PEM, one of which must have signed the card")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := c.options(&r)
@@ -82,8 +77,14 @@ func printCard(p *printer, card *client.Document) error {
 		p.line("%s", card.Description)
 	}
 	p.line("")
+	var before []string
 	for _, i := range card.Interfaces {
-		p.field("interface", fmt.Sprintf("A2A %s, %s: %s", i.Version, i.Binding, i.URL))
+		numbers := strings.SplitN(i.Version+".", ".", 3) // 0.3 and 0.3.0 are one version
+		text := fmt.Sprintf("A2A %s.%s, %s: %s", numbers[0], numbers[1], i.Binding, i.URL)
+		if !slices.Contains(before, text) {
+			p.field("interface", text)
+		}
+		before = append(before, text)
 	}
 	if card.Provider != nil {
 		p.field("provider", strings.TrimSpace(card.Provider.Organization+" "+card.Provider.URL))

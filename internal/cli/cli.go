@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,8 +44,8 @@ type IO struct {
 type Deps struct {
 	Agents []string // the names of those that the program implements
 	Serve  func(ctx context.Context, cfg *config.Config, log *slog.Logger, changes server.Changes) error
-	// Develop is Serve for the verb dev: it calls ready instead of writing lines for the user.
-	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(server.Developing)) error
+	// Develop is Serve for the verb dev.
+	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, o server.Development) error
 	// Migrate brings the schema up to date, and admits the role of servers unless it is "". Many replicas may run it at once.
 	Migrate func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.
@@ -89,7 +91,7 @@ func Run(ctx context.Context, args []string, stdio IO, deps Deps) int {
 	if code == exitFailed && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		code, err = exitInterrupted, errors.New("interrupted")
 	}
-	if text := err.Error(); text != "" {
+	if text := plain(err); text != "" {
 		c.note("holdfast: %s", text)
 	}
 	return code
@@ -116,6 +118,7 @@ type command struct {
 	deps       Deps
 	configFile string
 	output     output // of -o
+	watches    bool   // --watch
 	server     string // admin address whose API the operators' verbs use; "": the database
 	// profileName is the value of --profile, and profile what it names.
 	profileName string
@@ -126,35 +129,25 @@ type command struct {
 
 func (c *command) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "holdfast",
-		Short: "A durable A2A task server on PostgreSQL",
-		Long: `Holdfast serves A2A agents and keeps their tasks in PostgreSQL. It stores every message,
-status and chunk before a client sees it, and any replica can continue a task of another.
-
-The first holdfast without a verb starts a server with a PostgreSQL of its own and a demo
-agent. Later, in a terminal, it prints this help: write holdfast serve. send, stream and card
-talk to an agent. The other verbs are for operators, and use the database or the
-admin API of a server. docs/cli.md has every verb and flag on one page.
-
-Exit codes: 0 done; 1 the call failed; 2 wrong usage or configuration; 3 the task
-failed, or was rejected or canceled; 4 the task waits for input or authentication;
-130 interrupted.`,
-		Example: `  holdfast
-  holdfast serve --config holdfast.yaml
-  holdfast send "echo:hello"
-  holdfast stream "chunks=20 size=64 delay=100ms"
-  holdfast tasks tail
-  holdfast agents list --server https://holdfast-admin.example.com
-  holdfast doctor`,
+		Use: "holdfast", Short: "A durable A2A task server on PostgreSQL",
+		Long: `Holdfast serves A2A agents and keeps every task, message and chunk in PostgreSQL, so that any
+replica can continue it.`,
+		Example: `  holdfast                        # the first time: a server with a database and a demo agent
+  holdfast send "echo:hello"      # in another terminal: a task
+  holdfast status                 # what works, waits and fails`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          c.unknownVerb,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &exitError{exitUsage, flagError(cmd, err)} })
 	root.PersistentFlags().StringVar(&c.configFile, "config", "", "configuration file (default $HOLDFAST_CONFIG)")
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if n, err := cmd.Flags().GetInt("limit"); err == nil && n < 1 {
+			return usage("--limit must be at least 1")
+		}
 		c.profileErr = c.useProfile()
 		c.warnOfSecrets(cmd)
+		return nil
 	}
 	root.SuggestionsMinimumDistance = 2
 
@@ -171,10 +164,10 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 		id, title string
 		verbs     []*cobra.Command
 	}{
-		{"serve", "Run a server:", []*cobra.Command{serve, c.dev(), c.migrate(), c.config(), c.ready()}},
+		{"serve", "Run a server:", []*cobra.Command{serve, c.dev(), c.initialize(), c.migrate(), c.config(), c.ready()}},
 		{"talk", "Talk to agents:", []*cobra.Command{c.send(), c.stream(), c.card()}},
 		{"operate", "Operate (by the database, or by a server):", []*cobra.Command{
-			c.agents(), c.queue(), c.workers(), c.tasks(), c.inbox(), c.push(), c.apiKeys(), c.secretKeys(), c.audit(), c.retention(), c.doctor(),
+			c.status(), c.openConsole(), c.agents(), c.workers(), c.tasks(), c.inbox(), c.jobs(), c.webhooks(), c.apiKeys(), c.reseal(), c.audit(), c.retention(), c.doctor(),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -183,7 +176,10 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 			root.AddCommand(verb)
 		}
 	}
-	root.AddCommand(c.completion(), c.version())
+	root.AddCommand(append(topics(), c.profiles(), c.completion(), c.version())...)
+	root.SetUsageFunc(helpOf)
+	c.output = outputTable
+	c.withOutput(root)
 	c.completions(root)
 	return root
 }
@@ -198,6 +194,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		if known {
 			return fmt.Errorf("--%s: %q is not %s", wrong.GetFlag().Name, wrong.GetValue(), form)
 		}
+		return fmt.Errorf("--%s: %w", wrong.GetFlag().Name, wrong.Unwrap())
 	}
 	unknown, is := errors.AsType[*pflag.NotExistError](err)
 	if !is || unknown.GetSpecifiedShortnames() != "" {
@@ -229,6 +226,23 @@ func (c *command) note(format string, args ...any) {
 	_, _ = fmt.Fprintln(c.Err, printable(fmt.Sprintf(format, args...)))
 }
 
+// argsOf returns the check of the arguments that the usage of a verb names.
+func argsOf(cmd *cobra.Command) cobra.PositionalArgs {
+	low, high := 0, 0
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		if strings.HasPrefix(word, "-") {
+			break
+		}
+		if high++; !strings.HasPrefix(word, "[") {
+			low++
+		}
+		if strings.HasSuffix(word, "...") {
+			high = math.MaxInt
+		}
+	}
+	return argCount(low, high)
+}
+
 // argCount returns cobra's check of the number of arguments; its error is a usage error.
 func argCount(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -241,7 +255,9 @@ func argCount(low, high int) cobra.PositionalArgs {
 
 // load reads the configuration. flags are by configuration key.
 func (c *command) load(flags map[string]string) (*config.Config, error) {
-	cfg, err := config.Load(c.configSource(flags))
+	source := c.configSource(flags)
+	source.Serving = true
+	cfg, err := config.Load(source)
 	if err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
@@ -281,6 +297,7 @@ type output string
 
 const (
 	outputTable output = "table"
+	outputWide  output = "wide" // a table with everything, also on a terminal
 	outputJSON  output = "json"
 )
 
@@ -289,17 +306,36 @@ func (o *output) Type() string   { return "format" }
 
 // Set implements pflag.Value; it accepts only the known formats.
 func (o *output) Set(s string) error {
-	if s != string(outputTable) && s != string(outputJSON) {
-		return errors.New("must be table or json")
+	if !slices.Contains([]output{outputTable, outputWide, outputJSON}, output(s)) {
+		return fmt.Errorf("%q is not a format; write table, wide or json", s)
 	}
 	*o = output(s)
 	return nil
 }
 
-// outputFlag adds -o.
-func (c *command) outputFlag(cmd *cobra.Command) {
-	c.output = outputTable
-	cmd.Flags().VarP(&c.output, "output", "o", "table, or json with stable names")
+// atMost is the usage of --limit.
+const atMost = "at most this many"
+
+// withOutput adds -o to a verb, and --watch to what a person may look at for a while. A noun alone lists or shows, if one of its verbs
+// does, and takes the flags of that.
+func (c *command) withOutput(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		if c.withOutput(sub); cmd.HasParent() && slices.Contains([]string{"list", "show"}, sub.Name()) {
+			cmd.RunE = sub.RunE
+			cmd.Flags().AddFlagSet(sub.Flags())
+		}
+	}
+	if !cmd.Runnable() || cmd.HasSubCommands() || slices.Contains([]string{"serve", "dev", "completion"}, cmd.Name()) {
+		return
+	}
+	if cmd.Args == nil {
+		cmd.Args = argsOf(cmd)
+	}
+	flags := cmd.Flags()
+	flags.VarP(&c.output, "output", "o", "table, wide (every column, uncut) or json (stable names; lists are an array)")
+	if slices.Contains([]string{"list", "inbox", "status"}, cmd.Name()) {
+		flags.BoolVarP(&c.watches, "watch", "w", false, "show it again every two seconds")
+	}
 }
 
 func (c *command) json() bool { return c.output == outputJSON }
@@ -308,6 +344,17 @@ func (c *command) json() bool { return c.output == outputJSON }
 func (c *command) print(doc any, rows [][]string) error {
 	if c.json() {
 		return printJSON(c.Out, doc)
+	}
+	if c.watches && c.forPerson() {
+		(&printer{w: c.Out}).raw(newScreen)
+	}
+	return c.table(rows)
+}
+
+// table prints rows for a person or a program.
+func (c *command) table(rows [][]string) error {
+	if c.forPerson() && len(rows) > 1 {
+		return c.screen(rows)
 	}
 	return table(c.Out, rows)
 }

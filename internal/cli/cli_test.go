@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/casetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/certtest"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 )
 
@@ -154,7 +155,7 @@ func TestHelp(t *testing.T) {
 	golden(t, "help.txt", root.out)
 	require.Contains(t, root.out, "\n  completion ")
 	eachVerb((&command{}).root(), func(cmd *cobra.Command) {
-		if cmd.Name() == "help" || !cmd.HasParent() {
+		if isTopic(cmd) || !cmd.HasParent() {
 			return
 		}
 		help := session{}.succeeds(t, append(strings.Fields(verbOf(cmd)), "--help")...)
@@ -329,7 +330,7 @@ func TestSendRequest(t *testing.T) {
 func TestClientsFindTheServerOfTheirDirectory(t *testing.T) {
 	t.Parallel()
 	agent, dir := newRemoteAgent(t), t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "url"), []byte(agent.URL+"\n"), 0o600))
+	require.NoError(t, (&config.Serving{URL: agent.URL}).Write(dir))
 	session{env: map[string]string{"HOLDFAST_DATA_DIR": dir}}.succeeds(t, "send", "hello")
 	require.Contains(t, agent.params, "hello")
 	s := session{env: map[string]string{"HOLDFAST_DATA_DIR": dir, "HOLDFAST_URL": "http://127.0.0.1:1"}}
@@ -368,7 +369,7 @@ func TestKeyOfTheEnvironment(t *testing.T) {
 	}
 	// The server of a directory is not named by the environment: the directory may come from anybody.
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, config.URLFile), []byte(server.URL), 0o600))
+	require.NoError(t, (&config.Serving{URL: server.URL}).Write(dir))
 	keys = nil
 	session{env: map[string]string{"HOLDFAST_DATA_DIR": dir, "HOLDFAST_API_KEY": "hfk_1"}}.run(t, "card")
 	require.Equal(t, []string{""}, slices.Compact(keys))
@@ -376,10 +377,8 @@ func TestKeyOfTheEnvironment(t *testing.T) {
 
 func TestUnreachableServerMessage(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
 	for _, verb := range []string{"card", "send", "stream"} {
-		args := []string{verb, "--url", server.URL}
+		args := []string{verb, "--url", "http://" + nettest.Reserve(t)}
 		if verb != "card" {
 			args = append(args, "hello")
 		}
@@ -586,9 +585,7 @@ func TestReady(t *testing.T) {
 			require.JSONEq(t, c.body, r.out)
 		})
 	}
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	session{}.fails(t, exitFailed, "connection refused", "ready", "--admin-listen", strings.TrimPrefix(gone.URL, "http://"))
+	session{}.fails(t, exitFailed, "connection refused", "ready", "--admin-listen", nettest.Reserve(t))
 }
 
 func TestVersion(t *testing.T) {

@@ -26,15 +26,11 @@ func (c *command) completion() *cobra.Command {
 	}
 	names := slices.Sorted(maps.Keys(shells))
 	return &cobra.Command{
-		Use:   "completion SHELL",
-		Short: "Print a script that completes verbs, flags and names in a shell",
-		Long: `Print the completion script of a SHELL: bash, fish, powershell or zsh. The shell then offers
-verbs, flags, states and profiles, and asks the server or the database for agents, tasks,
-webhooks, workers and API keys. It offers none of these if no answer comes within two
-seconds. bash needs the package bash-completion.`,
-		Example: `  holdfast completion bash > /etc/bash_completion.d/holdfast
-  holdfast completion zsh > "${fpath[1]}/_holdfast"
-  holdfast completion fish > ~/.config/fish/completions/holdfast.fish`,
+		Use: "completion SHELL", Short: "Print a script that completes verbs, flags and names in a shell",
+		Long: `Print the completion script of a SHELL: bash, fish, powershell or zsh. It offers verbs, flags,
+states and profiles, and the agents, tasks, webhooks, workers and API keys of a server or
+database that answers within two seconds. bash needs the package bash-completion.`,
+		Example:   `  holdfast completion bash > /etc/bash_completion.d/holdfast`,
 		ValidArgs: names,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || shells[args[0]] == nil {
@@ -68,16 +64,16 @@ func (f completer) complete(cmd *cobra.Command, args []string, _ string) ([]cobr
 // completions tells shells what to offer: names that a server or a database knows, if it answers soon.
 func (c *command) completions(root *cobra.Command) {
 	flags := map[string]completer{
-		"output": words("table", "json"), "state": words(stateNames()...), "profile": c.profileNames, "roles": words("api", "worker", "push"),
+		"output": words("table", "wide", "json"), "state": words(stateNames()...), "profile": c.profileNames, "roles": words("api", "worker", "push"),
 		"protocol": words(registry.Versions()...), "binding": words("jsonrpc", "http", "grpc"),
 		"dialect": words(registry.Versions()...),
 	}
 	ofOperators := map[string]completer{"agent": c.agentNames, "task": c.taskIDs}
 	arguments := map[string]completer{
-		"agents get": atFirst(c.agentNames), "inbox": atFirst(c.taskIDs), "tasks get": atFirst(c.taskIDs), "tasks events": atFirst(c.taskIDs), "tasks tail": atFirst(c.taskIDs),
+		"agents get": atFirst(c.agentNames), "inbox": atFirst(c.taskIDs), "init": atFirst(words(languages...)), "open": atFirst(c.taskIDs), "tasks get": atFirst(c.taskIDs), "tasks events": atFirst(c.taskIDs), "tasks tail": atFirst(c.taskIDs),
 		"tasks cancel": c.taskIDs, "tasks purge": c.taskIDs, "tasks retry": c.taskIDs, "tasks hold": c.taskIDs, "tasks release": c.taskIDs,
-		"push attempts": c.webhooks, "push redeliver": c.webhooks, "push disable": c.webhooks, "push enable": c.webhooks,
-		"workers retire": atFirst(c.workerIDs), "api-keys revoke": c.apiKeyIDs, "push test": words(), "send": words(), "stream": words(),
+		"webhooks attempts": c.webhookIDs, "webhooks redeliver": c.webhookIDs, "webhooks disable": c.webhookIDs, "webhooks enable": c.webhookIDs,
+		"workers retire": atFirst(c.workerIDs), "api-keys revoke": c.apiKeyIDs, "webhooks test": words(), "send": words(), "stream": words(),
 	}
 	eachVerb(root, func(cmd *cobra.Command) {
 		if f, ok := arguments[verbOf(cmd)]; ok {
@@ -146,7 +142,7 @@ func (c *command) agentNames(cmd *cobra.Command, _ []string) []string {
 // taskIDs offers the newest tasks. Of a group of verbs that take several it leaves out those that are there.
 func (c *command) taskIDs(cmd *cobra.Command, args []string) []string {
 	return c.ask(cmd, func(ctx context.Context, op *operator) (out []string, err error) {
-		rows, err := op.tasks(ctx, taskFilter{limit: offered})
+		rows, err := op.tasks(ctx, query(), offered)
 		for i := range rows {
 			if r := &rows[i]; !slices.Contains(args, r.TaskID) {
 				out = append(out, described(r.TaskID, r.State.String()+" "+r.Agent))
@@ -156,8 +152,8 @@ func (c *command) taskIDs(cmd *cobra.Command, args []string) []string {
 	})
 }
 
-// webhooks offers tasks that have webhooks, then the webhooks of the task.
-func (c *command) webhooks(cmd *cobra.Command, args []string) []string {
+// webhookIDs offers tasks that have webhooks, then the webhooks of the task.
+func (c *command) webhookIDs(cmd *cobra.Command, args []string) []string {
 	if len(args) > 1 {
 		return nil
 	}
@@ -206,7 +202,7 @@ func (c *command) apiKeyIDs(cmd *cobra.Command, args []string) []string {
 
 // described is a completion with a description. Both come from others.
 func described(name, text string) string {
-	one := func(s string) string { return strings.Join(strings.Fields(printable(s)), " ") }
+	one := func(s string) string { return oneLine(printable(s)) }
 	return one(name) + "\t" + one(text)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -28,32 +29,35 @@ import (
 
 // developing has the flags of dev.
 type developing struct {
-	agent  string
-	http   int
-	ignore []string
-	grace  time.Duration
+	agent   string
+	http    int
+	ignore  []string
+	grace   time.Duration
+	argv    []string // COMMAND; empty: the server alone
+	movable []string // the keys of addresses that neither flags nor the environment give
+	first   bool     // the start makes a database
+	watcher *develop.Watcher
 }
 
 func (c *command) dev() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "dev [flags] -- COMMAND [ARG...]",
-		Short: "Run an agent that you write, with a server and a database",
-		Long: `Run the server on this machine with a database in ./.holdfast, and COMMAND as the agent.
-The agent starts again when it ends, or when a file below this directory changes. The verb
-prints events of tasks and what the agent writes. Ctrl-C stops both.
+		Use: "dev [flags] [-- COMMAND [ARG...]]", Short: "Run an agent that you write, with a server and a database",
+		Long: `Run the server with a database in ./.holdfast, and COMMAND as the agent. The agent starts
+again when it ends, or when a source file below this directory changes. The verb prints events
+of tasks and what the agent writes. Ctrl-C stops both. Ports that are in use are replaced by
+the next free ones, unless a flag or the environment gives them.
 
-Without --config, the server has one agent, named after the directory. COMMAND connects to
-the server as its worker (docs/agents/worker.md). With --http, the server POSTs each
-message to that port of this machine instead (docs/agents/http.md). With --config, the
-server serves the agents of the file.
+Without COMMAND and flags, the server has the demo agent, and the first start opens the console.
+
+Without --config, the server has one agent, named after the directory. COMMAND connects as its
+worker (docs/agents/worker.md). With --http, the server POSTs each message to that port of
+this machine instead (docs/agents/http.md). With --config, it serves the agents of the file.
 
 COMMAND gets HOLDFAST_URL, HOLDFAST_AGENT, with --http PORT, and HOLDFAST_API_KEY if the
-agents need a key. Hidden files, node_modules, __pycache__ and venv are not watched.
-
-Exit codes: 0 stopped by Ctrl-C; 1 the server or the agent could not start; 2 wrong usage.`,
-		Example: `  holdfast dev -- python3 agent.py
-  holdfast dev --http 9000 -- python3 agent.py
-  holdfast dev --config holdfast.yaml --agent trips -- npm start`,
+agents need a key. Hidden files, node_modules, __pycache__ and venv are not watched.`,
+		Example: `  holdfast dev
+  holdfast dev -- python3 agent.py
+  holdfast dev --http 9000 -- python3 agent.py`,
 	}
 	var d developing
 	flags := cmd.Flags()
@@ -66,23 +70,26 @@ Exit codes: 0 stopped by Ctrl-C; 1 the server or the agent could not start; 2 wr
 	flags.String("admin-listen", "", "address of metrics and health (default 127.0.0.1:9090)")
 	flags.String("database-url", "", "PostgreSQL to use instead of the embedded one")
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
-		if len(argv) == 0 || cmd.ArgsLenAtDash() != 0 {
-			return usage("give the command that starts your agent after two dashes: holdfast dev -- python3 agent.py (see --help)")
+		if len(argv) > 0 {
+			if cmd.ArgsLenAtDash() != 0 {
+				return usage("give the command that starts your agent after two dashes: holdfast dev -- python3 agent.py (see --help)")
+			}
+			if err := develop.Find(argv[0]); err != nil {
+				return usage("%s: there is no such program; check the command after the two dashes", argv[0])
+			}
 		}
-		if err := develop.Find(argv[0]); err != nil {
-			return usage("%s: there is no such program; check the command after the two dashes", argv[0])
-		}
+		d.argv = argv
 		cfg, err := c.devConfig(&d, configFlags(flags))
 		if err != nil {
 			return err
 		}
-		return c.develop(cmd.Context(), &d, cfg, argv)
+		return c.develop(cmd.Context(), &d, cfg)
 	}
 	return cmd
 }
 
-// devAgent returns the agent that dev serves without a configuration.
-func devAgent(d *developing) *config.Agent {
+// servedAgent is the agent that dev serves without a configuration.
+func servedAgent(d *developing) *config.Agent {
 	a := config.NewAgent(d.agent)
 	a.Executor.Kind = config.ExecutorWorker
 	if d.http != 0 {
@@ -96,6 +103,7 @@ const localhost = "127.0.0.1"
 
 // devConfig loads the configuration of dev.
 func (c *command) devConfig(d *developing, flags map[string]string) (*config.Config, error) {
+	demo := len(d.argv) == 0 && d.agent == "" && d.http == 0
 	if d.agent == "" {
 		d.agent = directoryName()
 	}
@@ -107,16 +115,22 @@ func (c *command) devConfig(d *developing, flags map[string]string) (*config.Con
 	if given && d.http != 0 {
 		return nil, usage("--http and --config both say what the agent is; remove one of them")
 	}
-	if !given {
-		source.Agent = devAgent(d)
+	if !given && !demo {
+		source.Agent = servedAgent(d)
 	}
 	cfg, err := config.Load(source)
 	if err != nil {
 		return nil, err
 	}
-	if given && !slices.ContainsFunc(cfg.Agents, func(a config.Agent) bool { return a.Name == d.agent }) && len(cfg.Agents) == 1 {
+	if (given || demo) && !slices.ContainsFunc(cfg.Agents, func(a config.Agent) bool { return a.Name == d.agent }) && len(cfg.Agents) == 1 {
 		d.agent = cfg.Agents[0].Name
 	}
+	for _, key := range []string{"listen", "grpc_listen", "admin_listen"} {
+		if flags[key] == "" && c.env("HOLDFAST_"+strings.ToUpper(key)) == "" {
+			d.movable = append(d.movable, key)
+		}
+	}
+	d.first = cfg.DatabaseURL == "" && !pgembed.Exists(cfg.DataDir)
 	return cfg, nil
 }
 
@@ -160,7 +174,7 @@ func (d *desk) plain(line string) {
 }
 
 // develop runs the server and the agent until ctx ends.
-func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config, argv []string) error {
+func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config) error {
 	if cfg.DatabaseURL == "" {
 		used, err := pgembed.InUse(cfg.DataDir)
 		if err != nil {
@@ -171,22 +185,27 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 		}
 	}
 	desk := &desk{printer: printer{w: c.Out}}
-	root, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	watcher, err := develop.Watch(root, argv, d.ignore, func(line string) { desk.say("%s", line) })
-	if err != nil {
-		return usage("%w", err)
+	if len(d.argv) > 0 {
+		root, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		if d.watcher, err = develop.Watch(root, d.argv, d.ignore, func(line string) { desk.say("%s", line) }); err != nil {
+			return usage("%w", err)
+		}
 	}
 	log := newQuietLogger(c.Err, cfg.Log)
 	// The server stops after the agent.
 	serving, stopServer := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServer()
 	ready, served := make(chan server.Developing, 1), make(chan error, 1)
-	desk.say("starting the server; the first start makes a database in %s", cfg.DataDir)
+	if d.first {
+		desk.say("starting the server; this first start makes a database in %s", cfg.DataDir)
+	} else {
+		desk.say("starting the server")
+	}
 	go func() {
-		served <- c.deps.Develop(serving, cfg, log, func(up server.Developing) { ready <- up })
+		served <- c.deps.Develop(serving, cfg, log, server.Development{Ready: func(up server.Developing) { ready <- up }, Movable: d.movable})
 	}()
 	var up server.Developing
 	select {
@@ -197,7 +216,7 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 		stopServer()
 		return <-served
 	}
-	err = c.withAgent(ctx, d, cfg, argv, up, desk, watcher, log, served)
+	err := c.beside(ctx, d, cfg, up, desk, log, served)
 	desk.say("stopping the server")
 	stopServer()
 	select {
@@ -211,47 +230,40 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 // stopPatience bounds the stop of the server. It is longer than all of its steps.
 const stopPatience = 3 * time.Minute
 
-// withAgent runs the agent beside the server.
-func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Config, argv []string, up server.Developing, desk *desk, watcher *develop.Watcher, log *slog.Logger, served chan error) error {
+// beside runs the agent, and shows the tasks, while the server serves.
+func (c *command) beside(ctx context.Context, d *developing, cfg *config.Config, up server.Developing, desk *desk, log *slog.Logger, served chan error) error {
 	local, err := c.deps.OpenOperator(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer local.Close()
 	op := &operator{adminclient.Local(local), "holdfast dev"}
-	env := append(c.Environ(), "HOLDFAST_URL="+up.URL, "HOLDFAST_AGENT="+d.agent)
-	if d.http != 0 {
-		env = append(env, "PORT="+strconv.Itoa(d.http))
-	}
-	if c.env("PYTHONUNBUFFERED") == "" {
-		env = append(env, "PYTHONUNBUFFERED=1") // or its output comes late
-	}
-	key, revoke, err := c.devKey(ctx, cfg, op, d.agent)
-	if err != nil {
-		return err
-	}
-	defer revoke()
-	if key != "" {
-		env = append(env, "HOLDFAST_API_KEY="+key)
-	}
-	agent := &develop.Agent{
-		Argv: argv, Env: env, Grace: d.grace, Pause: 500 * time.Millisecond, MaxPause: 30 * time.Second,
-		Say: func(line string) { desk.say("%s", line) }, Output: func(line string) { desk.plain("agent | " + line) }, Ended: up.Ended,
-	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	killAtSecondSignal(agent)
-	changes := make(chan string)
+	var agent *develop.Agent
+	if len(d.argv) > 0 {
+		made, revoke, err := c.devAgent(ctx, d, cfg, up, op, desk)
+		if err != nil {
+			return err
+		}
+		defer revoke()
+		agent = made
+	}
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	all.Go(func() { watcher.Run(ctx, changes) })
-	all.Go(func() { c.showTasks(ctx, op, desk) })
+	tasks := newWatch(op, url.Values{})
+	_, _ = tasks.next(ctx) // before somebody reads where to send: the first task is shown, too. showTasks says what fails
+	all.Go(func() { c.showTasks(ctx, tasks, desk) })
+	c.introduce(d, cfg, up, desk)
 	ended := make(chan error, 1)
-	desk.say("console at %s", up.Console)
-	desk.say("server ready at %s; in another terminal:", up.URL)
-	desk.plain("\n  " + c.sendCommand(up.URL, cfg, d) + "\n")
-	go func() { ended <- agent.Run(ctx, changes) }()
+	if agent != nil {
+		changes := make(chan string)
+		all.Go(func() { d.watcher.Run(ctx, changes) })
+		go func() { ended <- agent.Run(ctx, changes) }()
+	} else {
+		context.AfterFunc(ctx, func() { ended <- nil })
+	}
 	select {
 	case err := <-served:
 		served <- nil
@@ -262,13 +274,55 @@ func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Conf
 	}
 }
 
+// devAgent makes the agent. revoke ends its key.
+func (c *command) devAgent(ctx context.Context, d *developing, cfg *config.Config, up server.Developing, op *operator, desk *desk) (_ *develop.Agent, revoke func(), err error) {
+	env := append(c.Environ(), "HOLDFAST_URL="+up.URL, "HOLDFAST_AGENT="+d.agent)
+	if d.http != 0 {
+		env = append(env, "PORT="+strconv.Itoa(d.http))
+	}
+	if c.env("PYTHONUNBUFFERED") == "" {
+		env = append(env, "PYTHONUNBUFFERED=1") // or its output comes late
+	}
+	key, revoke, err := c.devKey(ctx, cfg, op, d.agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	if key != "" {
+		env = append(env, "HOLDFAST_API_KEY="+key)
+	}
+	agent := &develop.Agent{
+		Argv: d.argv, Env: env, Grace: d.grace, Pause: 500 * time.Millisecond, MaxPause: 30 * time.Second,
+		Say: func(line string) { desk.say("%s", line) }, Output: func(line string) { desk.plain("agent | " + line) }, Ended: up.Ended,
+	}
+	killAtSecondSignal(agent)
+	return agent, revoke, nil
+}
+
+// introduce says what runs where, and what to try.
+func (c *command) introduce(d *developing, cfg *config.Config, up server.Developing, desk *desk) {
+	for _, text := range up.Moved {
+		desk.say("%s", text)
+	}
+	desk.say("server ready at %s; Ctrl-C stops it, and keeps its data", up.URL)
+	lines := []string{"", "  console  " + up.Console, "  try      " + c.sendCommand(up.URL, cfg, d) + "   (in another terminal, in this directory)"}
+	if len(d.argv) == 0 {
+		lines = append(lines, "  yours    holdfast init python my-agent   (or typescript, go, http)")
+	}
+	for _, line := range append(lines, "") {
+		desk.plain(line)
+	}
+	if d.first && len(d.argv) == 0 && isTerminal(c.Out) {
+		c.browse(up.Console)
+	}
+}
+
 // sendCommand returns a command that talks to the agent.
 func (c *command) sendCommand(url string, cfg *config.Config, d *developing) string {
 	words := []string{"holdfast", "send"}
 	if a := cfg.DefaultAgent(); a != nil && a.Name != d.agent {
-		url = strings.TrimRight(url, "/") + "/agents/" + d.agent
+		words = append(words, "--agent", d.agent)
 	}
-	if strings.TrimRight(url, "/") != defaultURL {
+	if cfg.DatabaseURL != "" && url != defaultURL {
 		words = append(words, "--url", url)
 	}
 	return strings.Join(append(words, `"hello"`), " ")
@@ -288,7 +342,7 @@ func (c *command) devKey(ctx context.Context, cfg *config.Config, op *operator, 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
 		defer cancel()
 		if _, err := op.revokeKey(ctx, made.ID); err != nil {
-			c.note("holdfast: the key %s of the agent could not be revoked, and ends within a day: %v", made.ID, err)
+			c.note("holdfast: the key %s of the agent could not be revoked, and ends within a day: %s", made.ID, plain(err))
 		}
 	}, nil
 }
@@ -315,8 +369,7 @@ func killAtSecondSignal(agent *develop.Agent) {
 const look = 300 * time.Millisecond
 
 // showTasks prints each event of each task in a line, until ctx ends.
-func (c *command) showTasks(ctx context.Context, op *operator, desk *desk) {
-	w := newWatch(op, taskFilter{})
+func (c *command) showTasks(ctx context.Context, w *watch, desk *desk) {
 	away := false
 	for {
 		events, err := w.next(ctx)
@@ -324,7 +377,7 @@ func (c *command) showTasks(ctx context.Context, op *operator, desk *desk) {
 			return
 		}
 		if err != nil && !away {
-			desk.say("tasks cannot be read at the moment: %v", err)
+			desk.say("tasks cannot be read at the moment: %s", plain(err))
 		}
 		away = err != nil
 		for _, e := range events {
@@ -348,7 +401,7 @@ func devLine(e *task.Event) string {
 		for _, p := range parts {
 			texts = append(texts, strings.TrimSpace(shownStored(p)))
 		}
-		text := []rune(strings.Join(strings.Fields(strings.Join(texts, " ")), " "))
+		text := []rune(oneLine(strings.Join(texts, " ")))
 		if len(text) > shownText {
 			text = append(text[:shownText], '…')
 		}

@@ -13,83 +13,79 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
+// doctorPatience is how long a check may take.
+const doctorPatience = 5 * time.Second
+
 func (c *command) doctor() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Find faults, present and coming",
-		Long: `Check the configuration, the surroundings of the server (addresses, agents, system limits)
-and the database. Each line says ok, warn or fail; warn and fail also say what to do.
+		Use: "doctor", Short: "Find faults, present and coming",
+		Long: `Check the configuration, the surroundings of the server (addresses, agents, system limits) and
+the database. Problems come first, each with what to do.
 
-Run it on the machine of the server, with its configuration and environment, before the
-first start or while it serves. It changes and starts nothing, and shows no passwords. With
---server, that server makes the checks itself.
-
-Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
+Run it on the machine of the server, with its configuration and environment, before the first
+start or while it serves. It changes and starts nothing, and shows no passwords. With
+--server, that server makes the checks itself.`,
 		Example: `  holdfast doctor
-  holdfast doctor --config holdfast.yaml
-  holdfast doctor -o json | jq '.checks[] | select(.status != "ok")'`,
-		Args: argCount(0, 0),
+  holdfast doctor --config holdfast.yaml`,
 	}
 	c.serverFlags(cmd.Flags())
 	cmd.Flags().String("database-url", "", "PostgreSQL to check, without a password: other users see it (default: the configured one)")
-	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "how long each check may take")
-	c.outputFlag(cmd)
+	timeout := cmd.Flags().Duration("timeout", doctorPatience, "how long each check may take")
+	verbose := cmd.Flags().BoolP("verbose", "v", false, "show the checks that are ok, too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *timeout <= 0 {
 			return usage("--timeout must be above 0")
 		}
-		r, p := doctor.NewReport(), &printer{w: c.Out}
-		report := func(f doctor.Finding) {
-			r.Add(f)
-			if !c.json() {
-				p.finding(f)
-			}
-		}
-		flags := configFlags(cmd.Flags())
-		server, err := c.openServer(cmd.Context(), flags["database_url"])
+		r, err := c.examined(cmd, *timeout)
 		if err != nil {
 			return err
 		}
-		if server != nil {
-			var made doctor.Report
-			if err := server.Get(cmd.Context(), "/doctor", nil, &made); err != nil {
-				return err
-			}
-			for _, f := range made.Checks {
-				report(f)
-			}
-			return c.printDiagnosis(cmd.Context(), r, p)
-		}
-		asked := &asked{env: c.Env, names: map[string]bool{}}
-		cfg, err := config.Load(config.Source{File: c.configFile, Env: asked.lookup, Flags: flags, Programs: c.deps.Agents})
-		var mistakes *config.Error
-		switch {
-		case errors.As(err, &mistakes):
-			for _, m := range mistakes.Problems {
-				report(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: m.String(), Advice: "see docs/configuration.md for every key"})
-			}
-		case err != nil:
-			report(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: err.Error()})
-		default:
-			c.deps.Examine(cmd.Context(), doctor.Options{
-				Config: cfg, Sources: c.sources(asked, flags), Strangers: c.strangers(asked), Timeout: *timeout, Unnamed: c.unconfigured(),
-			}, report)
-		}
-		return c.printDiagnosis(cmd.Context(), r, p)
+		return c.printDiagnosis(cmd.Context(), r, *verbose)
 	}
 	return cmd
 }
 
-// printDiagnosis prints the end of the findings, and returns the exit code.
-func (c *command) printDiagnosis(ctx context.Context, r *doctor.Report, p *printer) error {
+// examined returns what a server, or else this process, finds.
+func (c *command) examined(cmd *cobra.Command, timeout time.Duration) (*doctor.Report, error) {
+	_, stop := c.during("examining")
+	defer stop()
+	r, flags := doctor.NewReport(), configFlags(cmd.Flags())
+	server, err := c.openServer(cmd.Context(), flags["database_url"])
+	if err != nil {
+		return nil, err
+	}
+	if server != nil {
+		return r, server.Get(cmd.Context(), "/doctor", nil, r)
+	}
+	asked := &asked{env: c.Env, names: map[string]bool{}}
+	cfg, err := config.Load(config.Source{File: c.configFile, Env: asked.lookup, Flags: flags, Programs: c.deps.Agents, Serving: true})
+	var mistakes *config.Error
+	switch {
+	case errors.As(err, &mistakes):
+		for _, m := range mistakes.Problems {
+			r.Add(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: m.String(), Advice: "see docs/configuration.md for every key"})
+		}
+	case err != nil:
+		r.Add(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: plain(err)})
+	default:
+		c.deps.Examine(cmd.Context(), doctor.Options{
+			Config: cfg, Sources: c.sources(asked, flags), Strangers: c.strangers(asked), Timeout: timeout, Unnamed: c.unconfigured(),
+		}, r.Add)
+	}
+	return r, nil
+}
+
+// printDiagnosis prints the findings, problems first, and returns the exit code.
+func (c *command) printDiagnosis(ctx context.Context, r *doctor.Report, verbose bool) error {
+	p := &printer{w: c.Out}
 	if c.json() {
 		p.err = printJSON(c.Out, r)
 	} else {
-		n := map[doctor.Status]int{}
-		for _, f := range r.Checks {
-			n[f.Status]++
+		n := len(r.Checks) - c.printFindings(p, r, doctor.Fail) - c.printFindings(p, r, doctor.Warn)
+		if verbose {
+			c.printFindings(p, r, doctor.OK)
 		}
-		p.line("%d ok, %d warn, %d fail", n[doctor.OK], n[doctor.Warn], n[doctor.Fail])
+		p.line("%d checks ok (-v shows them)", n)
 	}
 	switch {
 	case p.err != nil:
@@ -102,11 +98,20 @@ func (c *command) printDiagnosis(ctx context.Context, r *doctor.Report, p *print
 	return nil
 }
 
-func (p *printer) finding(f doctor.Finding) {
-	p.line("%-4s  %-14s  %s", f.Status, f.Check, strings.ReplaceAll(f.Detail, "\n", " "))
-	if f.Advice != "" {
-		p.line("%22s-> %s", "", f.Advice)
+// printFindings prints the findings of a status, and returns their number.
+func (c *command) printFindings(p *printer, r *doctor.Report, of doctor.Status) (n int) {
+	for _, f := range r.Checks {
+		if f.Status != of {
+			continue
+		}
+		n++
+		p.raw(c.painted(string(of)))
+		p.line("%*s%-14s  %s", 6-len(of), "", f.Check, strings.ReplaceAll(f.Detail, "\n", " "))
+		if f.Advice != "" {
+			p.line("%22s-> %s", "", f.Advice)
+		}
 	}
+	return n
 }
 
 // asked records which variables the configuration looked up.

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // aboutOperators is in the help of the groups of operators' verbs.
@@ -14,6 +18,9 @@ HOLDFAST_SERVER they use the admin API of that server instead.`
 
 // group completes a command that only has verbs below it.
 func group(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
+	if len(verbs) == 0 {
+		return cmd
+	}
 	names := make([]string, len(verbs))
 	for i, v := range verbs {
 		names[i] = v.Name()
@@ -56,13 +63,72 @@ func either(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// tenantFlag adds --tenant. The returned function is nil without the flag; "" selects what belongs to callers without a tenant.
-func tenantFlag(cmd *cobra.Command, usage string) func() *string {
-	tenant := cmd.Flags().String("tenant", "", usage+`; "" means those without a tenant`)
-	return func() *string {
-		if !cmd.Flags().Changed("tenant") {
-			return nil
+// given returns the flags of these names that are on the command line, as parameters of the admin API. "" is a value: that of callers
+// without a tenant or an owner.
+func given(cmd *cobra.Command, names ...string) url.Values {
+	q := url.Values{}
+	for _, name := range names {
+		f := cmd.Flags().Lookup(name)
+		if f == nil || !f.Changed {
+			continue
 		}
-		return tenant
+		if all, is := f.Value.(*states); is {
+			q[name] = *all
+		} else {
+			q.Set(name, f.Value.String())
+		}
 	}
+	return q
+}
+
+// filterFlags adds the flags that select tasks. form is their usage, of the task.
+func filterFlags(cmd *cobra.Command, form string) {
+	flags := cmd.Flags()
+	flags.String("agent", "", fmt.Sprintf(form, "of this agent"))
+	flags.Var(new(states), "state", fmt.Sprintf(form, "in these states, such as working,input-required"))
+	flags.String("tenant", "", fmt.Sprintf(form, "of this tenant"))
+	flags.String("owner", "", fmt.Sprintf(form, "of this owner"))
+	flags.String("context", "", fmt.Sprintf(form, "of this context"))
+}
+
+// storedFlags select among the tasks that are there.
+func storedFlags(cmd *cobra.Command, form string) {
+	filterFlags(cmd, form)
+	flags := cmd.Flags()
+	flags.Var(new(moment), "since", fmt.Sprintf(form, "created in this last time, such as 24h, or since a time"))
+	flags.Var(new(moment), "until", fmt.Sprintf(form, "created before this, as with --since"))
+	flags.String("text", "", fmt.Sprintf(form, "whose client said this"))
+}
+
+// filterNames are the flags that select tasks.
+var filterNames = []string{"agent", "state", "tenant", "owner", "context"}
+
+// storedNames are those of storedFlags.
+var storedNames = []string{"agent", "state", "tenant", "owner", "context", "since", "until", "text"}
+
+// states is the value of --state.
+type states []string
+
+func (s *states) String() string { return strings.Join(*s, ",") }
+
+// Type implements pflag.Value.
+func (*states) Type() string { return "states" }
+
+// Set implements pflag.Value.
+func (s *states) Set(text string) error {
+	for _, name := range strings.Split(text, ",") {
+		if _, ok := task.ParseState(name); !ok {
+			return fmt.Errorf("%q is not a state; use some of %s", name, strings.Join(stateNames(), ", "))
+		}
+		*s = append(*s, name)
+	}
+	return nil
+}
+
+func stateNames() []string {
+	names := make([]string, len(task.States))
+	for i, s := range task.States {
+		names[i] = s.String()
+	}
+	return names
 }

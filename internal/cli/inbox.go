@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,20 +11,15 @@ import (
 
 func (c *command) inbox() *cobra.Command {
 	cmd := c.operators(&cobra.Command{
-		Use:   "inbox [ID [ANSWER]]",
-		Short: "Show what agents ask people, and answer",
-		Long: `List the tasks of all agents that wait for input or authentication, the newest first. SINCE
-is when the agent asked. With an ID, show the whole question and the schema of its form.
-With an ANSWER, send it in the client's name. If somebody has answered already, or the task
-has ended, the verb fails.`,
+		Use: "inbox [ID [ANSWER]]", Short: "Show what agents ask people, and answer",
+		Long: `List the tasks that wait for input or authentication, the newest first. With an ID, show the
+whole question and the schema of its form. With an ANSWER, send it in the client's name. If
+somebody has answered already, or the task has ended, the verb fails.`,
 		Example: `  holdfast inbox
-  holdfast inbox 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f Oslo
-  holdfast inbox 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --data '{"city": "Oslo", "seats": 2}'`,
+  holdfast inbox 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f Oslo`,
 	}, true)
 	agent := cmd.Flags().String("agent", "", "list only tasks of this agent")
 	data := cmd.Flags().StringArray("data", nil, "answer with this JSON, as the schema of the question wants it; may be repeated")
-	c.outputFlag(cmd)
-	cmd.Args = argCount(0, 2)
 	cmd.RunE = c.operate(func(ctx context.Context, op *operator, args []string) error {
 		var parts []any
 		if len(args) == 2 {
@@ -55,15 +49,19 @@ has ended, the verb fails.`,
 // mostQuestions bounds the list of questions.
 const mostQuestions = 500
 
+func (o *operator) questions(ctx context.Context, agent string) ([]shown.TaskDetail, error) {
+	return paged(ctx, o, "/inbox", query("agent", agent), mostQuestions, func(p *shown.Inbox) ([]shown.TaskDetail, string) { return p.Tasks, p.Next })
+}
+
 func (c *command) questions(ctx context.Context, op *operator, agent string) error {
-	rows, err := paged(ctx, op, "/inbox", query("agent", agent), mostQuestions, func(p *shown.Inbox) ([]shown.TaskDetail, string) { return p.Tasks, p.Next })
+	rows, err := op.questions(ctx, agent)
 	if err != nil {
 		return err
 	}
 	lines := [][]string{{"TASK", "AGENT", "STATE", "SINCE", "TENANT", "OWNER", "QUESTION"}}
 	for i := range rows {
 		r := &rows[i]
-		text := []rune(strings.Join(strings.Fields(questionOf(r).text), " "))
+		text := []rune(oneLine(questionOf(r).text))
 		lines = append(lines, []string{r.TaskID, r.Agent, r.State.String(), stamp(r.StatusAt), r.Tenant, r.Owner, string(text[:min(len(text), 80)])})
 	}
 	return c.print(rows, lines)

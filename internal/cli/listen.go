@@ -154,7 +154,7 @@ func (r *receiver) await(ctx context.Context, state task.State) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return fmt.Errorf("the task is %s, but no push notification has said so within %s; see: holdfast push attempts TASK", stateName(state), lastNotification)
+			return fmt.Errorf("the task is %s, but no push notification has said so within %s; see: holdfast webhooks attempts TASK", stateName(state), lastNotification)
 		}
 	}
 }

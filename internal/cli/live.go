@@ -25,8 +25,8 @@ func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 				Executors: agents, Version: Version(), Commit: Commit(), Banner: banner, Hangups: Hangups(ctx), Changes: changes,
 			})
 		},
-		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(server.Developing)) error {
-			return server.Run(ctx, cfg, log, server.Options{Executors: agents, Version: Version(), Commit: Commit(), Ready: ready})
+		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, o server.Development) error {
+			return server.Run(ctx, cfg, log, server.Options{Executors: agents, Version: Version(), Commit: Commit(), Development: o})
 		},
 		Migrate: func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error {
 			db, err := existingDatabase(ctx, cfg, log)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -50,15 +51,32 @@ func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, *ope
 		if err != nil {
 			return err
 		}
+		_, opened := c.during("opening the database")
 		local, err := c.deps.OpenOperator(ctx, cfg, newQuietLogger(c.Err, cfg.Log))
+		opened()
 		if err != nil {
 			return err
 		}
 		defer local.Close()
 		api = adminclient.Local(local)
 	}
-	return do(ctx, &operator{api, cmp.Or(c.reason, cmd.CommandPath())})
+	op := &operator{api, cmp.Or(c.reason, cmd.CommandPath())}
+	if !c.watches {
+		return do(ctx, op)
+	}
+	for away := (outage{c: c}); ; {
+		again, err := away.over(ctx, do(ctx, op))
+		if err == nil && !again {
+			err = sleep(ctx, watchPause)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
+
+// watchPause is how long --watch shows the same.
+const watchPause = 2 * time.Second
 
 // operate makes a verb of what it does with the admin API.
 func (c *command) operate(do func(ctx context.Context, op *operator, args []string) error) func(*cobra.Command, []string) error {
@@ -92,14 +110,6 @@ func query(pairs ...string) url.Values {
 	return q
 }
 
-// withTenant adds the parameter tenant to a query. "" is the tenant of callers without one.
-func withTenant(q url.Values, tenant *string) url.Values {
-	if tenant != nil {
-		q.Set("tenant", *tenant)
-	}
-	return q
-}
-
 // page is how many items a request asks for.
 const page = 500
 
@@ -121,27 +131,9 @@ func paged[T, P any](ctx context.Context, o *operator, path string, q url.Values
 	return out, nil
 }
 
-// taskFilter selects tasks. Zero values select all.
-type taskFilter struct {
-	agent   string
-	state   task.State
-	context string
-	tenant  *string // "": callers without a tenant
-	owner   string
-	since   time.Time // of their creation
-	limit   int
-}
-
-// tasks returns the newest tasks first.
-func (o *operator) tasks(ctx context.Context, f taskFilter) ([]shown.Task, error) {
-	q := withTenant(query("agent", f.agent, "context", f.context, "owner", f.owner), f.tenant)
-	if f.state != task.StateUnspecified {
-		q.Set("state", f.state.String())
-	}
-	if !f.since.IsZero() {
-		q.Set("since", f.since.UTC().Format(time.RFC3339Nano))
-	}
-	return paged(ctx, o, "/tasks", q, f.limit, func(p *shown.TasksPage) ([]shown.Task, string) { return p.Tasks, p.Next })
+// tasks returns the newest tasks of a filter first.
+func (o *operator) tasks(ctx context.Context, filter url.Values, limit int) ([]shown.Task, error) {
+	return paged(ctx, o, "/tasks", maps.Clone(filter), limit, func(p *shown.TasksPage) ([]shown.Task, string) { return p.Tasks, p.Next })
 }
 
 // header returns a task as its events need it.

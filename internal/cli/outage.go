@@ -23,7 +23,7 @@ func (o *outage) over(ctx context.Context, err error) (again bool, final error) 
 		return false, ctx.Err()
 	case err == nil:
 		if !o.began.IsZero() {
-			o.c.note("The %s answers again; continuing after the last event.", o.c.source())
+			o.c.note("The %s answers again.", o.c.source())
 			o.began = time.Time{}
 		}
 		return false, nil
@@ -31,7 +31,7 @@ func (o *outage) over(ctx context.Context, err error) (again bool, final error) 
 		return false, err
 	case o.began.IsZero():
 		o.began = time.Now()
-		o.c.note("The %s does not answer (%v); retrying.", o.c.source(), err)
+		o.c.note("The %s does not answer (%s); retrying.", o.c.source(), plain(err))
 	case o.limit > 0 && time.Since(o.began) > o.limit:
 		return false, fmt.Errorf("the %s has not answered for %s: %w", o.c.source(), o.limit, err)
 	}

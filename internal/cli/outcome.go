@@ -4,8 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/spf13/cobra"
-
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -32,7 +30,7 @@ type outcome struct {
 // of takes the answer of an action, or why it failed.
 func (v *outcome) of(did *acted, err error) {
 	if v.Outcome, v.NewTaskID, v.Exported = did.Outcome, did.NewTask, did.ExportedLines; err != nil {
-		v.Outcome, v.Error = outcomeFailed, err.Error()
+		v.Outcome, v.Error = outcomeFailed, plain(err)
 	}
 	if did.Task != nil {
 		v.ID, v.State = did.Task.ID, did.Task.State
@@ -99,11 +97,4 @@ func (v *outcome) column(name string) string {
 		return v.State.String()
 	}
 	return v.Outcome
-}
-
-func atLeastOne(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return usage("usage: %s (see --help)", cmd.UseLine())
-	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 )
 
@@ -16,10 +17,14 @@ type printer struct {
 }
 
 func (p *printer) line(format string, args ...any) {
-	if p.err != nil {
-		return
+	p.raw(printable(fmt.Sprintf(format, args...)) + "\n")
+}
+
+// raw writes text that is printable already.
+func (p *printer) raw(s string) {
+	if p.err == nil {
+		_, p.err = io.WriteString(p.w, s)
 	}
-	_, p.err = fmt.Fprintln(p.w, printable(fmt.Sprintf(format, args...)))
 }
 
 // field writes a name and a value, unless the value is empty.
@@ -71,15 +76,20 @@ func table(w io.Writer, rows [][]string) error {
 	return t.Flush()
 }
 
+// oneLine writes a text on one line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
 // indented indents a text of several lines under its heading.
 func indented(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
 }
 
-// number returns the prefix of an event with an id.
-func number(id string) string {
-	if id == "" {
-		return ""
+// minutes is the form of times for which seconds do not matter.
+const minutes = "2006-01-02 15:04"
+
+func minute(at time.Time) string {
+	if at.IsZero() {
+		return "-"
 	}
-	return "[" + id + "] "
+	return at.UTC().Format(minutes)
 }

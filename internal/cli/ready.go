@@ -15,18 +15,15 @@ import (
 
 func (c *command) ready() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "ready",
-		Short: "Check that a server is ready for requests",
-		Long: `Request /readyz from the admin address and exit with 0 if the server is ready, else with
-1. Use it as the health check of a container: it reads the address from the server's
-configuration, so it needs no flag there.`,
+		Use: "ready", Short: "Check that a server is ready for requests",
+		Long: `Request /readyz from the admin address, and exit with 1 unless the server is ready. The verb
+reads the address from the server's configuration, so the health check of a container needs no
+flag.`,
 		Example: `  holdfast ready
   holdfast ready --admin-listen 127.0.0.1:9090 -o json`,
-		Args: argCount(0, 0),
 	}
 	cmd.Flags().String("admin-listen", "", "admin address of the server (default: the configured one)")
 	timeout := cmd.Flags().Duration("timeout", 4*time.Second, "how long to wait for the answer")
-	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := c.load(configFlags(cmd.Flags()))
 		if err != nil {

@@ -41,7 +41,7 @@ func TestEveryVerbTeaches(t *testing.T) {
 	t.Parallel()
 	seen := 0
 	eachVerb((&command{}).root(), func(cmd *cobra.Command) {
-		if cmd.Name() == "help" {
+		if isTopic(cmd) {
 			return
 		}
 		seen++
@@ -92,6 +92,7 @@ func simpleCommands(example string) (calls [][]string) {
 	}
 	example = strings.ReplaceAll(example, "|\n", "| ")
 	for _, line := range strings.Split(example, "\n") {
+		line, _, _ = strings.Cut(line, "  #")
 		var word strings.Builder
 		quote, inWord := rune(0), false
 		finish := func() {
@@ -166,7 +167,7 @@ type common struct {
 func writeReference(p *printer, root *cobra.Command) error {
 	p.line("")
 	eachVerb(root, func(cmd *cobra.Command) {
-		if cmd.Parent() != root || cmd.Name() == "help" {
+		if cmd.Parent() != root || isTopic(cmd) {
 			return
 		}
 		line := fmt.Sprintf("- [`%s`](#%s): %s", verbOf(cmd), anchor(cmd), lowerFirst(cmd.Short))
@@ -179,7 +180,8 @@ func writeReference(p *printer, root *cobra.Command) error {
 	})
 	p.line("\n## Flags of every verb\n")
 	p.flags(root.PersistentFlags())
-	p.line("- `-o`, `--output` (`table`): `table`, or `json` with stable names. All but `serve`, `dev` and `completion` have it")
+	p.line("- `-o`, `--output` (`table`): `table`, `wide` (every column, uncut), or `json` with stable names. All but `serve`, `dev` and `completion` have it")
+	p.line("- `-w`, `--watch`, of `status`, `inbox` and each `list`: show it again every two seconds")
 	p.line("- `-h`, `--help`: the help of the verb")
 	shared := []common{
 		{heading: "Flags of operators", about: aboutOperators, verbs: []string{"api-keys"}},
@@ -194,7 +196,7 @@ func writeReference(p *printer, root *cobra.Command) error {
 		p.flags(shared[i].flags)
 	}
 	eachVerb(root, func(cmd *cobra.Command) {
-		if cmd == root || cmd.Name() == "help" {
+		if cmd == root || isTopic(cmd) {
 			return
 		}
 		level := "##"
@@ -280,14 +282,21 @@ func same(a, b *pflag.Flag) bool { return a != nil && a.Usage == b.Usage && a.De
 
 // runs reports whether a command is a verb, and not only the beginning of others.
 func runs(cmd *cobra.Command) bool {
-	return cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "help"
+	return cmd.HasParent() && !cmd.HasSubCommands() && !isTopic(cmd)
+}
+
+func isTopic(cmd *cobra.Command) bool {
+	return cmd.Name() == "help" || cmd.IsAdditionalHelpTopicCommand()
 }
 
 // ownFlags returns the flags that a command adds to those of its parents and to those of every verb.
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
-	own := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && f.Name != "output" {
+	own, all := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError), cmd.LocalFlags()
+	if cmd.HasSubCommands() { // the others are those of its list
+		all = cmd.PersistentFlags()
+	}
+	all.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" && f.Name != "output" && f.Name != "watch" {
 			own.AddFlag(f)
 		}
 	})

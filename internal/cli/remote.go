@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/client"
@@ -27,7 +28,6 @@ const defaultURL = "http://127.0.0.1:8080"
 // remote has the flags that say which server to call, and how.
 type remote struct {
 	headers                                 []string
-	json                                    bool
 	url, agent, endpoint, protocol, binding string
 }
 
@@ -42,7 +42,6 @@ func (r *remote) register(cmd *cobra.Command) {
 func (r *remote) registerCall(cmd *cobra.Command) {
 	r.register(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&r.json, "json", false, "print what the server sends, as with -o json")
 	flags.StringVar(&r.endpoint, "endpoint", "", "URL of the endpoint to call, whatever the card says; with --protocol, no card is read")
 	flags.StringVar(&r.protocol, "protocol", "", "version of A2A: 0.1, 0.2, 0.3 or 1.0 (default: the newest that the card offers)")
 	flags.StringVar(&r.binding, "binding", "", "jsonrpc, http or grpc (default: the first of them that the card offers)")
@@ -51,9 +50,6 @@ func (r *remote) registerCall(cmd *cobra.Command) {
 // options returns what the flags say.
 func (c *command) options(r *remote) (o client.Options, err error) {
 	o = client.Options{Server: r.url, Endpoint: r.endpoint, Version: r.protocol, Binding: r.binding}
-	if r.json {
-		c.output = outputJSON
-	}
 	if r.url == "" && r.endpoint == "" {
 		o.Server = c.usualURL()
 	}
@@ -90,8 +86,8 @@ func (c *command) usualURL() string {
 		return at
 	}
 	dir := cmp.Or(c.env("HOLDFAST_DATA_DIR"), config.DefaultDataDir)
-	if raw, err := os.ReadFile(filepath.Join(dir, config.URLFile)); err == nil && isURL(strings.TrimSpace(string(raw))) {
-		return strings.TrimSpace(string(raw))
+	if s := config.ReadServing(dir); s != nil && isURL(s.URL) {
+		return s.URL
 	}
 	return defaultURL
 }
@@ -245,7 +241,7 @@ func verdict(state task.State) error {
 func explain(err error) error {
 	var call *client.CallError
 	called := errors.As(err, &call)
-	if called && call.Status == http.StatusUnauthorized {
+	if called && (call.Status == http.StatusUnauthorized || call.Code == codes.Unauthenticated) {
 		return fmt.Errorf("%w\nGive your credential with --header @FILE, where the file has a line such as X-API-Key: KEY", err)
 	}
 	var unreachable *url.Error

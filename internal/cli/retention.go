@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,30 +11,14 @@ import (
 )
 
 func (c *command) retention() *cobra.Command {
-	return c.operators(&cobra.Command{
-		Use:   "retention",
-		Short: "Show what retention deletes",
-		Long: `The servers delete data whose retention is over: ended tasks, their artifacts (which may go
-earlier), idempotency keys, delivery attempts, process names and audit entries. The
-configuration says when (docs/retention.md).`,
-		Example: `  holdfast retention plan`,
-	}, false, c.retentionPlan())
-}
-
-func (c *command) retentionPlan() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "plan",
-		Short: "Show what retention would delete now, and how much space that frees",
-		Long: `Show what servers with this configuration would delete now. It changes nothing.
-
-If all tasks of a period are due, the servers drop its partition; FREES is its size on
-disk. If an agent keeps its tasks for longer, they delete rows instead; FREES is then the
-size of the artifacts, and PostgreSQL reuses that space. HELD tasks stay.`,
-		Example: `  holdfast retention plan --config holdfast.yaml
-  holdfast retention plan -o json | jq 'map(.bytes) | add'`,
-		Args: argCount(0, 0),
-	}
-	c.outputFlag(cmd)
+	cmd := c.operators(&cobra.Command{
+		Use: "retention", Short: "Show what retention would delete now, and how much space that frees",
+		Long: `Servers delete data whose retention is over (docs/retention.md). FREES is the size of a
+partition that they drop. If an agent keeps its tasks for longer, they delete rows instead:
+FREES is then the size of the artifacts, and PostgreSQL reuses that space. HELD tasks stay.`,
+		Example: `  holdfast retention --config holdfast.yaml
+  holdfast retention -o json | jq 'map(.bytes) | add'`,
+	}, false)
 	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
 		var plan shown.Plan
 		if err := op.api.Get(ctx, "/retention/plan", nil, &plan); err != nil {
@@ -48,18 +31,13 @@ size of the artifacts, and PostgreSQL reuses that space. HELD tasks stay.`,
 			if s.From.IsZero() {
 				from, to = "", ""
 			}
-			rows = append(rows, []string{
-				s.What, s.How, from, to, s.Agent, strconv.FormatInt(s.Tasks, 10), strconv.FormatInt(s.Held, 10), bytesText(s.Bytes),
-			})
+			rows = append(rows, []string{s.What, s.How, from, to, s.Agent, count(s.Tasks), count(s.Held), bytesText(s.Bytes)})
 		}
-		if c.json() {
-			return printJSON(c.Out, plan.Steps)
-		}
-		if len(plan.Steps) == 0 {
+		if len(plan.Steps) == 0 && !c.json() {
 			c.note("No data is past its retention.")
 			return nil
 		}
-		return table(c.Out, rows)
+		return c.print(plan.Steps, rows)
 	})
 	return cmd
 }
@@ -89,42 +67,32 @@ func (c *command) tasksRelease() *cobra.Command {
 }
 
 func (c *command) holding(verb, short, long string) *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: verb + " ID...", Short: short, Long: long,
 		Example: `  holdfast tasks ` + verb + ` 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f`,
-		Args:    atLeastOne,
+		RunE: c.operate(func(ctx context.Context, op *operator, ids []string) error {
+			return c.printOutcomes(ctx, op.onEach(ctx, ids, verb), exitOK, "TASK", "OUTCOME")
+		}),
 	}
-	c.outputFlag(cmd)
-	cmd.RunE = c.operate(func(ctx context.Context, op *operator, ids []string) error {
-		return c.printOutcomes(ctx, op.onEach(ctx, ids, verb), exitOK, "TASK", "OUTCOME")
-	})
-	return cmd
 }
 
 func (c *command) tasksPurge() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "purge [ID...]",
-		Short: "Delete tasks for good",
-		Long: `Delete tasks with their logs, artifacts, webhooks, pending deliveries and idempotency keys,
-and their lines in the exports (retention.export_directory) of the machine that purges: the
-server's, or this one with the database. Runs and streams of the tasks end. The audit log
-records the purge. Held tasks stay.` + bulkHelp + `
+		Use: "purge [ID...]", Short: "Delete tasks for good",
+		Long: `Delete tasks with their logs, artifacts, webhooks, deliveries and idempotency keys, and their
+lines in the exports (retention.export_directory) of the machine that purges: the server's, or
+this one with the database. Their runs and streams end. The audit log records the purge. Held
+tasks stay.` + bulkHelp + `
 
 If only --older-than or --agent are given, they select only tasks that have ended. A filter
 also deletes its lines of tasks that retention has deleted already. Backups keep their copies.
-
-A purge cannot be undone, so the verb needs --yes.
-
-Exit codes: 0 done; 1 a call failed, or a task of the job did.`,
+A purge cannot be undone, so the verb needs --yes.`,
 		Example: `  holdfast tasks purge 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --yes
-  holdfast tasks purge --tenant acme --owner alice --dry-run
-  holdfast tasks purge --tenant acme --owner alice --yes
-  holdfast tasks purge --older-than 8760h --yes`,
+  holdfast tasks purge --tenant acme --owner alice --yes`,
 	}
 	selected := bulkFlags(cmd)
 	cmd.Flags().DurationVar(&selected.olderThan, "older-than", 0, "tasks whose newest status is older than this, instead of ids")
 	yes := cmd.Flags().Bool("yes", false, "confirm the purge")
-	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		switch {
 		case selected.olderThan < 0 || cmd.Flags().Changed("older-than") && selected.olderThan == 0:

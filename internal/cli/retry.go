@@ -13,23 +13,17 @@ import (
 
 func (c *command) tasksRetry() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "retry [ID...]",
-		Short: "Retry tasks",
+		Use: "retry [ID...]", Short: "Retry tasks",
 		Long: `A task whose next run waits for its backoff becomes due at once. Its earlier tries still
 count.
 
 A task that failed, or was rejected or canceled, stays so, because clients rely on it. The
 verb sends its first message again as a new task: for the same agent and owner, in the same
-context and A2A version, with the old task in referenceTaskIds. The agent may ask its
-questions again. With --last it sends the last message, for agents that keep a memory per
-context. Each retry of a task creates another one; a retry by filter leaves out tasks that
+context and A2A version, with the old task in referenceTaskIds. With --last it sends the last
+message, for agents that keep a memory per context. A retry by filter leaves out tasks that
 were retried.
 
-The verb refuses a task that runs, is due, is parked or is completed.` + bulkHelp + `
-
-Exit codes: 0 every task is retried; 1 a task was refused, or a call failed. With --wait
-also: 3 a task failed again, or was rejected or canceled; 4 a task waits for input or
-authentication.`,
+The verb refuses a task that runs, is due, is parked or is completed.` + bulkHelp,
 		Example: `  holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait
   holdfast tasks retry --agent weather --state failed --dry-run`,
 	}
@@ -37,7 +31,6 @@ authentication.`,
 	last := cmd.Flags().Bool("last", false, "send the client's last message instead of its first")
 	wait := cmd.Flags().Bool("wait", false, "wait until the tasks end or park")
 	timeout := cmd.Flags().Duration("timeout", 24*time.Hour, "with --wait: how long to wait for each task")
-	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if len(ids) == 0 {
 			if *wait {
@@ -58,7 +51,7 @@ authentication.`,
 				t, err := c.await(ctx, op, t, *timeout, task.State.Settled)
 				views[i].State = t.State
 				if err != nil {
-					views[i].Error = err.Error()
+					views[i].Error = plain(err)
 				}
 			}
 			code := exitOK
@@ -78,7 +71,7 @@ func retryTask(ctx context.Context, op *operator, id string, last bool) (outcome
 	v := outcome{TaskID: id, Outcome: outcomeFailed}
 	t, err := op.find(ctx, id)
 	if err != nil {
-		v.Error = err.Error()
+		v.Error = plain(err)
 		return v, nil
 	}
 	v.ID, v.State = t.ID, t.State
@@ -91,7 +84,7 @@ func retryTask(ctx context.Context, op *operator, id string, last bool) (outcome
 		t, err = op.find(ctx, cmp.Or(did.NewTask, t.ID.String()))
 	}
 	if err != nil {
-		v.Error = err.Error()
+		v.Error = plain(err)
 		return v, nil
 	}
 	v.Outcome, v.NewTaskID, v.State = did.Outcome, did.NewTask, t.State

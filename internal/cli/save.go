@@ -78,7 +78,7 @@ func plainName(s string) string {
 			return '-'
 		}
 		return r
-	}, printable(strings.Join(strings.Fields(s), " ")))
+	}, printable(oneLine(s)))
 	s = strings.TrimLeft(s, ".-")
 	if len(s) > 200 {
 		s = strings.ToValidUTF8(s[:200], "")

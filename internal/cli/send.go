@@ -6,8 +6,8 @@ import (
 
 // aboutServers is in the help of the verbs that send messages.
 const aboutServers = `--url names the agent: its card says how to call it. Any A2A server will do, in versions 0.1
-to 1.0, over JSON-RPC, HTTP+JSON and gRPC. Credentials are headers: put them into a file,
-and name it with -H @FILE.
+to 1.0, over JSON-RPC, HTTP+JSON and gRPC. Put credentials into a file of headers, and name it
+with -H @FILE.
 
 In a terminal, the verb asks for the answer to a question of the agent, and Ctrl-C asks
 whether to cancel the task.`
@@ -22,24 +22,16 @@ func oneText(_ *cobra.Command, args []string) error {
 
 func (c *command) send() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "send TEXT",
-		Short: "Send a message to an agent and print the task",
+		Use: "send TEXT", Short: "Send a message to an agent and print the task",
 		Long: `Send a message and wait until the task ends or parks. With "-" as the text, the verb reads
 standard input. After an answer with --task it prints only artifacts that are new or have
 changed.
 
-` + aboutServers + `
-
-Exit codes: 0 the task completed, or continues (with --no-wait, or because the server's
-wait ended first); 1 the call failed; 3 the task failed, or was rejected or canceled; 4 the
-task waits for input or authentication: answer with --task; 130 interrupted.`,
+` + aboutServers,
 		Example: `  holdfast send "echo:hello"
-  holdfast send "ask:which city?" --no-input
   holdfast send --task 0199a3c1-… "Oslo"
   holdfast send "Read this" --file report.pdf --save answers
-  holdfast send --data '{"city": "Oslo"}' --listen
-  holdfast send -H @headers.txt "hello"
-  holdfast send --url https://agents.example.com --agent weather --protocol 0.3 --binding http --data @city.json --no-wait --json`,
+  holdfast send --url https://agents.example.com --agent weather --protocol 0.3 --binding http --data @city.json --no-wait -o json`,
 		Args: oneText,
 	}
 	var flags talking
@@ -47,7 +39,6 @@ task waits for input or authentication: answer with --task; 130 interrupted.`,
 	o.register(cmd)
 	noWait := cmd.Flags().Bool("no-wait", false, "print the task as soon as it is stored")
 	flags.register(cmd)
-	c.outputFlag(cmd)
 	flags.attempts = 10
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := c.message(&o, args)

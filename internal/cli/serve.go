@@ -9,21 +9,17 @@ import (
 
 func (c *command) serve() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the server (the default verb)",
+		Use: "serve", Short: "Run the server (the default verb)",
 		Long: `Serve the configured agents until SIGINT or SIGTERM, or until the terminal closes. Then drain:
 let runs finish within worker.stop_grace and return the others to the queue.
 
-At SIGHUP the server reads the files of certificates and users again if they have changed. If only
-agents of the configuration have changed, it takes them; runs of the agents before may finish. For
-other changes it logs which keys need a restart.
+At SIGHUP the server reads changed files of certificates and users again. It also takes new
+agents if only they have changed. For other changes it logs which keys need a restart.
 
-Without --database-url, the server starts an embedded PostgreSQL with its data in
-./.holdfast. Flags override environment variables, which override the file. See
-docs/configuration.md for all keys.`,
+Without --database-url, the server starts an embedded PostgreSQL with its data in ./.holdfast.
+Flags override environment variables, which override the file.`,
 		Example: `  holdfast serve
-  holdfast serve --listen :8080 --public-url https://agents.example.com
-  holdfast serve --config holdfast.yaml --roles worker`,
+  holdfast serve --listen :8080 --public-url https://agents.example.com`,
 		Args: argCount(0, 0),
 	}
 	flags := cmd.Flags()

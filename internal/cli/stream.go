@@ -8,28 +8,18 @@ import (
 
 func (c *command) stream() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "stream [TEXT]",
-		Short: "Send a message to an agent and print events as they come",
-		Long: `Send a message and print its events until the task ends or parks. Without a message,
---task follows a task that exists.
+		Use: "stream [TEXT]", Short: "Send a message to an agent and print events as they come",
+		Long: `Send a message and print its events until the task ends or parks. Without a message, --task
+follows a task that exists.
 
 ` + aboutServers + `
 
-When the connection breaks, the verb resumes the stream after the last printed event, so
-the output has every event once. If the server does not number events, it reads the task
-until it settles, and prints what is new. Pauses between attempts grow to 5 s; the default
-number lasts about half a minute.
-
-Chunks of a text are printed as one text, with the number of the first one. With --json
-every event is one line of JSON, as the server wrote it.
-
-Exit codes: 0 the task completed, or the agent answered with a message; 1 the call failed,
-or the stream could not be resumed; 3 the task failed, or was rejected or canceled; 4 the
-task waits for input or authentication; 130 interrupted. A broken stream never exits with
-0.`,
+When the connection breaks, the verb resumes the stream after the last printed event, so the
+output has every event once. If the server does not number events, it reads the task until it
+settles. A broken stream never exits with 0. With -o json every event is one line, as the
+server wrote it.`,
 		Example: `  holdfast stream "chunks=20 size=64 delay=100ms"
-  holdfast stream --task 0199a3c1-… --after 17-9f04a1c3
-  holdfast stream --url http://127.0.0.1:8080/agents/weather "Oslo?" --protocol 0.3 --json | jq .kind`,
+  holdfast stream --task 0199a3c1-… --after 17-9f04a1c3`,
 		Args: oneText,
 	}
 	var flags talking
@@ -37,8 +27,8 @@ task waits for input or authentication; 130 interrupted. A broken stream never e
 	o.register(cmd)
 	cmd.Flags().IntVar(&flags.attempts, "attempts", 10, "how many attempts to resume may fail in a row")
 	after := cmd.Flags().String("after", "", "without a message: the id of the event after which to begin")
+	cmd.Flags().BoolVarP(&flags.numbers, "verbose", "v", false, "print the ids of events, which --after takes")
 	flags.register(cmd)
-	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		joins := o.task != "" && o.bare() && len(args) == 0
 		if *after != "" && !joins {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,49 +16,31 @@ import (
 
 func (c *command) tasksTail() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "tail [ID]",
-		Short: "Follow a task's log, or the events of all tasks",
+		Use: "tail [ID]", Short: "Follow a task's log, or the events of all tasks",
 		Long: `With an ID, print the task's log and follow it until the task ends or parks. Without one,
-follow the new events of all tasks, or of an --agent, --context, --tenant and --owner, until
-interrupted. With --state, print only changes to that state.
+follow the new events of all tasks, or of those that the filters select. With --state, print
+only changes to that state.
 
-When the database or the server goes away, the verb says so on stderr, waits, and continues
-after the last printed event, so the output has every event once. A lost connection never
-exits with 0.
-
-With -o json every event is one line.
-
-Exit codes: 0 the task completed; 1 the call failed, or the database was away for longer
-than --retry-for; 3 the task failed, or was rejected or canceled; 4 the task waits for
-input or authentication (not with --follow-parked); 130 interrupted.`,
+When the database or the server goes away, the verb waits, and continues after the last
+printed event. A lost connection never exits with 0. With -o json every event is one line.`,
 		Example: `  holdfast tasks tail 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
-  holdfast tasks tail 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --after 40 -o json
-  holdfast tasks tail --agent weather
-  holdfast tasks tail --state failed -o json | jq -r .task_id`,
-		Args: argCount(0, 1),
+  holdfast tasks tail 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --after 40 -o json`,
 	}
 	var t tail
 	flags := cmd.Flags()
 	flags.Int64Var(&t.after, "after", 0, "with an ID: print only events after this number")
 	flags.BoolVar(&t.parked, "follow-parked", false, "with an ID: continue while the task is parked")
-	filter := filterFlags(cmd)
-	flags.DurationVar(&t.interval, "interval", 0, "with an ID: pause between polls (default 200ms)")
+	filterFlags(cmd, "only tasks %s")
 	flags.DurationVar(&t.retryFor, "retry-for", 0, "how long the database may be away (default: forever)")
-	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := filter()
-		if err != nil {
-			return err
-		}
+		f := given(cmd, filterNames...)
 		switch {
-		case len(args) == 1 && f != taskFilter{}:
+		case len(args) == 1 && len(f) > 0:
 			return usage("--agent, --state, --context, --tenant and --owner select among all tasks; remove them or the ID %s", args[0])
-		case len(args) == 0 && (t.after != 0 || t.parked || flags.Changed("interval")):
-			return usage("--after, --follow-parked and --interval need the ID of a task")
+		case len(args) == 0 && (t.after != 0 || t.parked):
+			return usage("--after and --follow-parked need the ID of a task")
 		case t.after < 0:
 			return usage("--after must not be negative")
-		case flags.Changed("interval") && t.interval < 10*time.Millisecond:
-			return usage("--interval must be at least 10ms")
 		}
 		t.c, t.outage = c, outage{c: c, limit: t.retryFor}
 		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
@@ -76,7 +60,6 @@ type tail struct {
 	op       *operator
 	after    int64
 	parked   bool
-	interval time.Duration
 	retryFor time.Duration
 	outage   outage
 }
@@ -99,7 +82,6 @@ func (t *tail) one(ctx context.Context, id string) error {
 }
 
 func (t *tail) follow(ctx context.Context, h *shown.Task, seen *task.Seq) error {
-	interval := orDefault(t.interval, 200*time.Millisecond)
 	for {
 		for *seen < h.LastSeq {
 			evs, err := t.op.events(ctx, h, *seen)
@@ -123,7 +105,7 @@ func (t *tail) follow(ctx context.Context, h *shown.Task, seen *task.Seq) error 
 			return verdict(state)
 		}
 		if *seen == h.LastSeq {
-			if err := sleep(ctx, interval); err != nil {
+			if err := sleep(ctx, 200*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -142,7 +124,7 @@ func (t *tail) follow(ctx context.Context, h *shown.Task, seen *task.Seq) error 
 }
 
 // all follows every task.
-func (t *tail) all(ctx context.Context, f taskFilter) error {
+func (t *tail) all(ctx context.Context, f url.Values) error {
 	w := newWatch(t.op, f)
 	begun := false
 	for {
@@ -157,7 +139,7 @@ func (t *tail) all(ctx context.Context, f taskFilter) error {
 			t.c.note("Following the events of all tasks from now on.")
 		}
 		for _, e := range evs {
-			if f.state != task.StateUnspecified && (e.Kind != task.EventStatus || e.State != f.state) {
+			if only := f["state"]; len(only) > 0 && (e.Kind != task.EventStatus || !slices.Contains(only, e.State.String())) {
 				continue
 			}
 			if err := t.show(e.task, e.logged, true); err != nil {
@@ -182,6 +164,8 @@ func (t *tail) show(h *shown.Task, e *logged, named bool) error {
 // await polls a task until done accepts its state, for at most timeout.
 func (c *command) await(ctx context.Context, op *operator, h *shown.Task, timeout time.Duration, done func(task.State) bool) (*shown.Task, error) {
 	o := outage{c: c, limit: timeout}
+	say, stop := c.during("waiting for task " + h.TaskID)
+	defer stop()
 	for began := time.Now(); !done(h.State); {
 		if time.Since(began) > timeout {
 			return h, fmt.Errorf("the task is still %s after %s", h.State, timeout)
@@ -196,6 +180,7 @@ func (c *command) await(ctx context.Context, op *operator, h *shown.Task, timeou
 			continue
 		}
 		h = &fresh.Task
+		say("task " + h.TaskID + ": " + lineText(h))
 	}
 	return h, nil
 }
@@ -206,11 +191,4 @@ func naming(id string, err error) error {
 		return err
 	}
 	return fmt.Errorf("task %s: %w", id, err)
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }

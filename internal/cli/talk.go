@@ -26,6 +26,7 @@ type talking struct {
 	listen   string
 	listenAs string
 	attempts int
+	numbers  bool
 }
 
 func (f *talking) register(cmd *cobra.Command) {
@@ -68,7 +69,7 @@ func (c *command) talk(ctx context.Context, flags *talking) (*talk, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &talk{command: c, flags: flags, agent: agent, out: answers{printer: printer{w: c.Out}, fresh: map[string]bool{}}}
+	t := &talk{command: c, flags: flags, agent: agent, out: answers{printer: printer{w: c.Out}, numbers: flags.numbers, fresh: map[string]bool{}}}
 	if flags.listen != "" {
 		if t.receiver, err = t.receive(ctx, flags.listen, flags.listenAs); err != nil {
 			agent.Close()
@@ -192,10 +193,10 @@ func (t *talk) cut(err error, after string) {
 	t.out.endText()
 	t.mu.Unlock()
 	if after == "" {
-		t.note("The stream broke (%v). This server does not number events, so the task itself is read until it settles.", err)
+		t.note("The stream broke (%s). This server does not number events, so the task itself is read until it settles.", plain(err))
 		return
 	}
-	t.note("The stream broke (%v); resuming after event %s.", err, printable(after))
+	t.note("The stream broke (%s); resuming after event %s.", plain(err), printable(after))
 }
 
 // end saves the artifacts, waits for the last notification, and returns what the state means.

@@ -17,92 +17,52 @@ import (
 
 func (c *command) tasks() *cobra.Command {
 	return c.operators(&cobra.Command{
-		Use:   "tasks",
-		Short: "Show, cancel, retry, hold and delete tasks",
-		Long: `Show tasks of every owner, and act on them. No server needs to run; running servers get a
-hint of each change.
-
-An ID is the id that clients use for the task, or its UUID.`,
+		Use: "tasks", Short: "Show, cancel, retry, hold and delete tasks",
+		Long: `An ID is the id that clients use for the task, or its UUID. Without --server, no server needs
+to run; running servers get a hint of each change.`,
 		Example: `  holdfast tasks list --state failed
-  holdfast tasks tail --agent weather
-  holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait`,
+  holdfast tasks tail --agent weather`,
 	}, true, c.tasksList(), c.tasksGet(), c.tasksEvents(), c.tasksTail(), c.tasksCancel(), c.tasksRetry(), c.tasksHold(), c.tasksRelease(), c.tasksPurge())
 }
 
 func (c *command) tasksList() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List tasks, newest first",
-		Long: `List tasks, the newest first. SINCE is when the task reached its state; EVENTS is the length
-of its log. STATUS says what it does or waits for: holdfast tasks get has the whole line.`,
+		Use: "list", Short: "List tasks, newest first",
+		Long: `STATUS says what a task does or waits for. A terminal shows AGE and MESSAGE (what the client
+said); otherwise SINCE is when the task reached its state, and EVENTS the length of its log.
+-o wide has everything.`,
 		Example: `  holdfast tasks list --state working
-  holdfast tasks list --tenant acme --owner alice
-  holdfast tasks list --agent weather --limit 200 -o json`,
-		Args: argCount(0, 0),
+  holdfast tasks list --tenant acme --owner alice`,
 	}
-	filter := filterFlags(cmd)
-	limit := cmd.Flags().Int("limit", 50, "how many tasks to list at most")
-	c.outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		f, err := filter()
+	flags := cmd.Flags()
+	flags.String("reason", "", "only tasks that failed for this reason")
+	storedFlags(cmd, "only tasks %s")
+	limit := flags.Int("limit", 50, atMost)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
+		rows, err := op.tasks(ctx, given(cmd, append(storedNames, "reason")...), *limit)
 		if err != nil {
 			return err
 		}
-		if f.limit = *limit; f.limit < 1 {
-			return usage("--limit must be at least 1")
-		}
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			rows, err := op.tasks(ctx, f)
-			if err != nil {
-				return err
-			}
-			return c.printTasks(rows)
-		})
-	}
+		return c.printTasks(rows)
+	})
 	return cmd
-}
-
-// filterFlags adds the flags that select tasks. The returned function reads them.
-func filterFlags(cmd *cobra.Command) func() (taskFilter, error) {
-	var f taskFilter
-	cmd.Flags().StringVar(&f.agent, "agent", "", "only tasks of this agent")
-	state := cmd.Flags().String("state", "", "only tasks in this state, such as working or input-required")
-	tenant := tenantFlag(cmd, "only tasks of this tenant")
-	cmd.Flags().StringVar(&f.context, "context", "", "only tasks of this context")
-	cmd.Flags().StringVar(&f.owner, "owner", "", "only tasks of this owner")
-	return func() (taskFilter, error) {
-		f.tenant = tenant()
-		if *state == "" {
-			return f, nil
-		}
-		var err error
-		f.state, err = parseState(*state)
-		return f, err
-	}
-}
-
-// parseState reads a value of --state.
-func parseState(name string) (task.State, error) {
-	s, ok := task.ParseState(name)
-	if !ok {
-		return s, usage("--state: %q is not a state; use one of %s", name, strings.Join(stateNames(), ", "))
-	}
-	return s, nil
-}
-
-func stateNames() []string {
-	names := make([]string, len(task.States))
-	for i, s := range task.States {
-		names[i] = s.String()
-	}
-	return names
 }
 
 func (c *command) printTasks(rows []shown.Task) error {
 	lines := [][]string{{"TASK", "AGENT", "STATE", "EVENTS", "SINCE", "TENANT", "OWNER", "CONTEXT", "STATUS"}}
+	switch {
+	case c.forPerson():
+		lines[0] = []string{"TASK", "AGENT", "STATE", "AGE", "MESSAGE", "STATUS"}
+	case c.output == outputWide:
+		lines[0] = append(lines[0], "MESSAGE")
+	}
 	for i := range rows {
 		r := &rows[i]
-		lines = append(lines, []string{r.TaskID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID, lineText(r)})
+		line := []string{r.TaskID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID, lineText(r), oneLine(r.Said)}
+		if c.forPerson() {
+			line = []string{r.TaskID, r.Agent, r.State.String(), stamp(r.CreatedAt), r.Said, lineText(r)}
+		}
+		lines = append(lines, line[:len(lines[0])])
 	}
 	return c.print(rows, lines)
 }
@@ -112,48 +72,44 @@ func lineText(t *shown.Task) string {
 	if t.Line == nil {
 		return ""
 	}
-	return strings.ReplaceAll(t.Line.Text, "\n", " ")
+	return oneLine(t.Line.Text)
 }
 
 func (c *command) tasksGet() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "get ID",
-		Short: "Show a task with its history and artifacts",
-		Long: `Show a task: its owner, state, what it does or waits for and whose turn it is, messages,
-artifacts and calls, and the error of the newest run that failed. The JSON is Holdfast's own
+	return &cobra.Command{
+		Use: "get ID", Short: "Show a task with its history and artifacts",
+		Long: `Show a task: owner, state, what it does or waits for and whose turn it is, messages,
+artifacts, calls, and the error of the newest run that failed. The JSON is Holdfast's own
 format, not that of an A2A version.`,
 		Example: `  holdfast tasks get 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast tasks get order-7 -o json`,
-		Args: argCount(1, 1),
-	}
-	c.outputFlag(cmd)
-	cmd.RunE = c.operate(func(ctx context.Context, op *operator, args []string) error {
-		d, err := op.find(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		t, err := op.whole(ctx, &d.Task)
-		if err != nil {
-			return err
-		}
-		var calls shown.Lineage
-		if err := op.api.Get(ctx, adminclient.OfTask(t.ID.String(), "lineage"), nil, &calls); err != nil {
-			return err
-		}
-		failure, err := failureOf(ctx, op, &d.Task, t.Status.State)
-		if err != nil {
-			return err
-		}
-		if c.json() {
-			v, err := viewTask(d, t, &calls, failure)
+		RunE: c.operate(func(ctx context.Context, op *operator, args []string) error {
+			d, err := op.find(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return printJSON(c.Out, v)
-		}
-		return printStoredTask(&printer{w: c.Out}, d, t, &calls, failure)
-	})
-	return cmd
+			t, err := op.whole(ctx, &d.Task)
+			if err != nil {
+				return err
+			}
+			var calls shown.Lineage
+			if err := op.api.Get(ctx, adminclient.OfTask(t.ID.String(), "lineage"), nil, &calls); err != nil {
+				return err
+			}
+			failure, err := failureOf(ctx, op, &d.Task, t.Status.State)
+			if err != nil {
+				return err
+			}
+			if c.json() {
+				v, err := viewTask(d, t, &calls, failure)
+				if err != nil {
+					return err
+				}
+				return printJSON(c.Out, v)
+			}
+			return printStoredTask(&printer{w: c.Out}, d, t, &calls, failure)
+		}),
+	}
 }
 
 // failureView is a run that failed.
@@ -208,16 +164,12 @@ func textOf(m *task.Message) string {
 
 func (c *command) tasksEvents() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "events ID",
-		Short: "Show a task's log",
-		Long: `Show every event of a task in the order of the log. This includes run notes, which clients do
-not see: they record failed attempts and checkpoints. With -o json every event is one line, in the
-form of the admin API.`,
+		Use: "events ID", Short: "Show a task's log",
+		Long: `Show a task's log, with the run notes that clients do not see: they record failed attempts and
+checkpoints. With -o json every event is one line, in the form of the admin API.`,
 		Example: "  holdfast tasks events 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --after 40",
-		Args:    argCount(1, 1),
 	}
 	after := cmd.Flags().Int64("after", 0, "print only events after this number")
-	c.outputFlag(cmd)
 	cmd.RunE = c.operate(func(ctx context.Context, op *operator, args []string) error {
 		t, err := op.find(ctx, args[0])
 		if err != nil {

@@ -96,7 +96,7 @@ func TestTailOfTask(t *testing.T) {
 		},
 	} {
 		s := operating(newTail(c.steps...))
-		r := s.run(t, append([]string{"tasks", "tail", "order-7", "--interval", "10ms", "-o", "json"}, c.args...)...)
+		r := s.run(t, append([]string{"tasks", "tail", "order-7", "-o", "json"}, c.args...)...)
 		require.Equal(t, c.code, r.code, r.err)
 		require.Contains(t, r.err, c.err, name)
 		require.Equal(t, c.seqs, seqsIn(t, r.out), name)

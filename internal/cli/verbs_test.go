@@ -62,34 +62,16 @@ func TestWithoutAVerb(t *testing.T) {
 				served = true
 				return nil
 			}}
-			stdio := IO{Env: func(name string) (string, bool) {
-				v, ok := c.env[name]
-				return v, ok
-			}}
-			var errs bytes.Buffer
-			stdio.Err = &errs
-			shown := func() string { return "" }
-			if c.terminal {
-				screen, tty, err := pty.Open()
-				require.NoError(t, err)
-				stdio.In, stdio.Out = tty, tty
-				read := make(chan string, 1)
-				go func() {
-					all, _ := io.ReadAll(screen) // a closed terminal is an error
-					read <- string(all)
-				}()
-				shown = func() string {
-					require.NoError(t, tty.Close())
-					defer func() { _ = screen.Close() }()
-					return <-read
-				}
+			var code int
+			var out string
+			if s := (session{deps: deps, env: c.env}); c.terminal {
+				code, out = onTerminal(t.Context(), t, s, nil, c.args...)
 			} else {
-				stdio.In, stdio.Out = strings.NewReader(""), io.Discard
+				r := s.run(t, c.args...)
+				code, out = r.code, r.out
 			}
-			code := Run(t.Context(), c.args, stdio, deps)
-			out := shown()
-			require.Equal(t, c.served, served, "%s%s", out, &errs)
-			require.Contains(t, errs.String(), c.says)
+			require.Equal(t, c.served, served, out)
+			require.Contains(t, out, c.says)
 			switch {
 			case c.served:
 				require.Zero(t, code)
@@ -142,23 +124,23 @@ func TestCompletions(t *testing.T) {
 		deps: operating(api).deps,
 	}
 	for line, want := range map[string][]string{
-		"tasks get ":                   {"order-7"},
-		"tasks get order-7 ":           {},
-		"tasks cancel order-7 ":        {}, // it is there already
-		"tasks list --agent ":          {"weather", "maps", "gone"},
-		"tasks list --agent=":          {"weather", "maps", "gone"},
-		"agents get ":                  {"weather", "maps", "gone"},
-		"queue list --agent w":         {"weather", "maps", "gone"}, // the shell filters
-		"tasks list --state ":          stateNames(),
-		"tasks list -o ":               {"table", "json"},
-		"tasks list --profile ":        {"prod", "staging"},
-		"push redeliver ":              {"order-7"},
-		"push redeliver order-7 ":      {"audit"},
-		"push redeliver order-7 hook ": {},
-		"workers retire ":              {"01000000-0000-0000-0000-000000000000"},
-		"api-keys revoke ":             {"mzxw6ytboi5dkmrq", "aaaaaaaaaaaaaaaa"},
-		"api-keys list ":               {},
-		"completion ":                  {"bash", "fish", "powershell", "zsh"},
+		"tasks get ":                       {"order-7"},
+		"tasks get order-7 ":               {},
+		"tasks cancel order-7 ":            {}, // it is there already
+		"tasks list --agent ":              {"weather", "maps", "gone"},
+		"tasks list --agent=":              {"weather", "maps", "gone"},
+		"agents get ":                      {"weather", "maps", "gone"},
+		"tasks list --agent w":             {"weather", "maps", "gone"}, // the shell filters
+		"tasks list --state ":              stateNames(),
+		"tasks list -o ":                   {"table", "wide", "json"},
+		"tasks list --profile ":            {"prod", "staging"},
+		"webhooks redeliver ":              {"order-7"},
+		"webhooks redeliver order-7 ":      {"audit"},
+		"webhooks redeliver order-7 hook ": {},
+		"workers retire ":                  {"01000000-0000-0000-0000-000000000000"},
+		"api-keys revoke ":                 {"mzxw6ytboi5dkmrq", "aaaaaaaaaaaaaaaa"},
+		"api-keys list ":                   {},
+		"completion ":                      {"bash", "fish", "powershell", "zsh"},
 	} {
 		synctest.Test(t, func(t *testing.T) { require.Equal(t, want, offers(t, s, strings.Split(line, " ")...), line) })
 	}
@@ -420,12 +402,12 @@ func TestFiltersBecomeJobs(t *testing.T) {
 	run := func(args ...string) result {
 		return session{env: map[string]string{"HOLDFAST_SERVER": server.URL}}.run(t, append([]string{"tasks"}, args...)...)
 	}
-	r := run("cancel", "--agent", "x", "--state", "working,input-required", "--dry-run")
+	r := run("cancel", "--agent", "x", "--state", "working,input-required", "--text", "trip", "--dry-run")
 	require.Zero(t, r.code, r.err)
 	require.Equal(t, "job 0199a3c1-0000-7000-8000-000000000007 done: 3 matched, 2 done, 1 skipped, 0 failed\n", r.out)
 	require.Equal(t, exitFailed, run("retry", "--tenant", "", "--last", "--reason", "fixed").code, "a task failed")
 	require.Len(t, bodies, 2)
-	require.JSONEq(t, `{"action":"cancel","dry_run":true,"filter":{"agent":["x"],"state":["working","input-required"]},"reason":"holdfast tasks cancel"}`, bodies[0])
+	require.JSONEq(t, `{"action":"cancel","dry_run":true,"filter":{"agent":["x"],"state":["working","input-required"],"text":["trip"]},"reason":"holdfast tasks cancel"}`, bodies[0])
 	require.JSONEq(t, `{"action":"retry","dry_run":false,"filter":{"tenant":[""]},"last":true,"reason":"fixed"}`, bodies[1])
 
 	for want, args := range map[string][]string{

@@ -63,6 +63,9 @@ func versionOf(build *debug.BuildInfo) versionInfo {
 
 func (v versionInfo) String() string {
 	words := []string{"holdfast", v.Version}
+	if v.Version == "" || v.Version == "(devel)" {
+		words[1] = "development build"
+	}
 	if v.Revision != "" {
 		words = append(words, "revision", v.Revision)
 	}
@@ -77,15 +80,10 @@ func (v versionInfo) String() string {
 
 func (c *command) version() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Show the version of this binary",
-		Long: `Show the version of this binary, the revision of its source, and the version of Go that
-built it.`,
-		Example: `  holdfast version
-  holdfast version -o json`,
-		Args: argCount(0, 0),
+		Use: "version", Short: "Show the version of this binary",
+		Long:    `Show the version of this binary, the revision of its source, and the version of Go.`,
+		Example: `  holdfast version`,
 	}
-	c.outputFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		v := readVersion()
 		return c.print(v, [][]string{{v.String()}})

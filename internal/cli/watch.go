@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"time"
 
@@ -24,14 +26,16 @@ const watchedAtMost = 10_000
 // createdLate is how much later than its time of creation a task may be committed, and more.
 const createdLate = time.Minute
 
-func newWatch(op *operator, f taskFilter) *watch {
+func newWatch(op *operator, f url.Values) *watch {
+	f = maps.Clone(f)
+	f.Del("state") // a task may come to it
 	return &watch{op: op, filter: f, seen: map[task.ID]place{}}
 }
 
 // watch follows the tasks that the live list of the server names, and reads their logs.
 type watch struct {
 	op      *operator
-	filter  taskFilter
+	filter  url.Values
 	seen    map[task.ID]place
 	noted   bool      // seen has the tasks of the beginning
 	begun   time.Time // by the server's clock: tasks that are created later are printed whole
@@ -92,7 +96,10 @@ func (w *watch) next(ctx context.Context) (out []taskEvent, err error) {
 
 // begin opens the live list. At the first time it also notes how far the open tasks are.
 func (w *watch) begin(ctx context.Context) error {
-	q := withTenant(query("agent", w.filter.agent, "context", w.filter.context, "owner", w.filter.owner, "last_event_id", w.last), w.filter.tenant)
+	q := maps.Clone(w.filter)
+	if w.last != "" {
+		q.Set("last_event_id", w.last)
+	}
 	open, stop := context.WithCancel(ctx)
 	list := make(chan heard, page)
 	go func() {
@@ -233,23 +240,26 @@ func (w *watch) note(ctx context.Context) error {
 
 // tasks returns the tasks of the filter that are open, and the newest ones that were created since a time.
 func (w *watch) tasks(ctx context.Context, since time.Time, newest int) (map[task.ID]*shown.Task, error) {
-	filter := w.filter
-	filter.state, filter.since, filter.limit = task.StateUnspecified, since, newest
-	filters := []taskFilter{filter}
-	for _, state := range task.States {
-		if !state.Terminal() {
-			filter.state, filter.since, filter.limit = state, time.Time{}, watchedAtMost
-			filters = append(filters, filter)
-		}
-	}
 	found := map[task.ID]*shown.Task{}
-	for _, f := range filters {
-		rows, err := w.op.tasks(ctx, f)
-		if err != nil {
-			return nil, err
+	add := func(limit int, name, value string) error {
+		filter := maps.Clone(w.filter)
+		if value != "" {
+			filter.Set(name, value)
 		}
+		rows, err := w.op.tasks(ctx, filter, limit)
 		for i := range rows {
 			found[rows[i].ID] = &rows[i]
+		}
+		return err
+	}
+	if err := add(newest, "since", (&moment{since}).String()); err != nil {
+		return nil, err
+	}
+	for _, state := range task.States {
+		if !state.Terminal() {
+			if err := add(watchedAtMost, "state", state.String()); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return found, nil

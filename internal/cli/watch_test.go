@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,7 +39,7 @@ func TestWatchAfterMissedChanges(t *testing.T) {
 		continued = append(continued, r.URL.Query().Get("last_event_id"))
 		_, _ = io.WriteString(w, "event: ready\nid: 7\ndata: {}\n\nevent: resync\nid: 8\ndata: {}\n\n")
 	})
-	w := newWatch(&operator{api: adminclient.Local(mux)}, taskFilter{})
+	w := newWatch(&operator{api: adminclient.Local(mux)}, url.Values{})
 	var seqs []task.Seq
 	ends := 0
 	for len(seqs) < 3 {

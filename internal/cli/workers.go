@@ -17,47 +17,36 @@ import (
 
 func (c *command) workers() *cobra.Command {
 	return c.operators(&cobra.Command{
-		Use:   "workers",
-		Short: "List and retire connected workers",
-		Long: `Workers are processes of agents with executor.kind worker. A retired worker claims no
-more, finishes its runs, and exits.`,
+		Use: "workers", Short: "List and retire connected workers",
+		Long: `Workers are processes of agents with executor.kind worker. A retired worker claims no more,
+finishes its runs, and exits.`,
 		Example: `  holdfast workers list
-  holdfast workers retire 0d9cfb5c-6d68-4a27-9a24-a3a9ad0e3a5b
-  holdfast workers retire --version 3f2c91e`,
+  holdfast workers retire 0d9cfb5c-6d68-4a27-9a24-a3a9ad0e3a5b`,
 	}, true, c.workersList(), c.workersRetire())
 }
 
 func (c *command) workersList() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List workers, those that were seen last first",
-		Long: `List the workers that are or were connected. STATE is connected, retired (it finishes its
-runs) or gone (it was not seen for 90 seconds). SEEN is accurate to a minute.`,
-		Example: `  holdfast workers list
-  holdfast workers list -o json | jq -r '.[] | select(.state == "connected") | .version' | sort | uniq -c`,
-		Args: argCount(0, 0),
+		Use: "list", Short: "List workers, those that were seen last first",
+		Long: `STATE is connected, retired (it finishes its runs) or gone (it was not seen for 90 seconds).
+SEEN is accurate to a minute.`,
+		Example: `  holdfast workers list -o json | jq -r '.[] | select(.state == "connected") | .version' | sort | uniq -c`,
 	}
-	c.outputFlag(cmd)
-	most := cmd.Flags().Int("limit", 100, "how many workers to list")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *most < 1 || *most > 10_000 {
-			return usage("--limit must be between 1 and 10000")
+	most := cmd.Flags().Int("limit", 100, atMost)
+	cmd.RunE = c.operate(func(ctx context.Context, op *operator, _ []string) error {
+		all, err := op.workers(ctx, query("limit", strconv.Itoa(*most)))
+		if err != nil {
+			return err
 		}
-		return c.withOperator(cmd, func(ctx context.Context, op *operator) error {
-			all, err := op.workers(ctx, query("limit", strconv.Itoa(*most)))
-			if err != nil {
-				return err
-			}
-			rows := [][]string{{"ID", "NAME", "VERSION", "STATE", "RUNS", "SEEN", "AGENTS", "SDK"}}
-			for i := range all {
-				v := &all[i]
-				rows = append(rows, []string{
-					v.ID.String(), v.Name, v.Version, v.State, strconv.Itoa(v.Running), v.LastSeen.Format("2006-01-02 15:04"), strings.Join(v.Agents, " "), v.SDK,
-				})
-			}
-			return c.print(all, rows)
-		})
-	}
+		rows := [][]string{{"ID", "NAME", "VERSION", "STATE", "RUNS", "SEEN", "AGENTS", "SDK"}}
+		for i := range all {
+			v := &all[i]
+			rows = append(rows, []string{
+				v.ID.String(), v.Name, v.Version, v.State, strconv.Itoa(v.Running), minute(v.LastSeen), strings.Join(v.Agents, " "), v.SDK,
+			})
+		}
+		return c.print(all, rows)
+	})
 	return cmd
 }
 
@@ -84,17 +73,14 @@ type retiredWorker struct {
 
 func (c *command) workersRetire() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "retire ID | --version V",
-		Short: "Tell workers to finish their runs and exit",
+		Use: "retire ID | --version V", Short: "Tell workers to finish their runs and exit",
 		Long: `Tell a worker, or all connected workers of a version, to claim no more. They learn it within
-a few seconds, finish their runs and exit. A worker that starts later is not retired,
-whatever its version.`,
+seconds, finish their runs and exit. A worker that starts later is not retired.`,
 		Example: `  holdfast workers retire 0d9cfb5c-6d68-4a27-9a24-a3a9ad0e3a5b
   holdfast workers retire --version 3f2c91e`,
 		Args: argCount(0, 1),
 	}
 	version := cmd.Flags().String("version", "", "retire the connected workers of this version")
-	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (len(args) == 1) == (*version != "") {
 			return usage("name one worker by its id, or a version with --version")

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"fmt"
+	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +29,8 @@ type Admin struct {
 	SessionLifetime time.Duration `yaml:"session_lifetime" default:"8h" range:"1m,720h"`
 	// TraceURL is the address of a trace in the operators' tracing tool, with TraceID in the place of the id. Empty: the console links no traces.
 	TraceURL string `yaml:"trace_url" env:"HOLDFAST_ADMIN_TRACE_URL"`
+	// Prices are what a million tokens of a model cost, by its name, as ParsePrice reads them. The console shows costs with them.
+	Prices map[string]string `yaml:"prices"`
 	// TLS turns on TLS, with the certificate of the public ports.
 	TLS bool `yaml:"tls"`
 	// Open lets everybody use it, from any machine.
@@ -139,6 +144,7 @@ func (l *loader) admin(c *Config) {
 	}
 	l.adminLogin(c)
 	l.traceURL(a.TraceURL)
+	l.prices(a.Prices)
 	// Without a scope every caller would be an operator.
 	l.scopes("admin.scope", []string{a.Scope})
 	if a.AllTenantsScope != "" {
@@ -158,6 +164,41 @@ func (l *loader) traceURL(address string) {
 		l.at(key, "must have %s in its path, query or fragment, such as https://tempo.example.com/trace/%s", TraceID, TraceID)
 	case u.User != nil:
 		l.at(key, "must not have a user or a password: the console shows the address to all operators")
+	}
+}
+
+// ParsePrice reads what a million input and output tokens cost, such as "1.25 / 10 USD". The currency may be left out.
+func ParsePrice(text string) (input, output float64, currency string, err error) {
+	in, rest, _ := strings.Cut(text, "/")
+	words := strings.Fields(rest)
+	if len(words) == 2 && len(words[1]) <= 8 {
+		currency, words = words[1], words[:1]
+	}
+	if len(words) == 1 {
+		if input, err = strconv.ParseFloat(strings.TrimSpace(in), 64); err == nil {
+			output, err = strconv.ParseFloat(words[0], 64)
+		}
+	}
+	const most = 1e6
+	if len(words) != 1 || err != nil || !(input >= 0 && input <= most && output >= 0 && output <= most) {
+		return 0, 0, "", fmt.Errorf("%q is not a price; write what a million input and output tokens cost: 1.25 / 10 USD", text)
+	}
+	return input, output, currency, nil
+}
+
+// prices checks that sums of costs have one currency.
+func (l *loader) prices(prices map[string]string) {
+	first, known := "", false
+	for _, model := range slices.Sorted(maps.Keys(prices)) {
+		_, _, currency, err := ParsePrice(prices[model])
+		switch key := "admin.prices." + model; {
+		case err != nil:
+			l.at(key, "%s", err)
+		case known && currency != first:
+			l.at(key, "is in the currency %q, and another price in %q; write all in one", currency, first)
+		default:
+			first, known = currency, true
+		}
 	}
 }
 

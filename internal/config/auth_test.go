@@ -169,6 +169,21 @@ tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
 	require.Equal(t, grafana, loaded(t, "admin: {trace_url: '"+grafana+"'}").Admin.TraceURL)
 }
 
+func TestPrices(t *testing.T) {
+	t.Parallel()
+	prices := loaded(t, "admin: {prices: {small: 0.25/2, gpt-5.1: 1.25 / 10}}").Admin.Prices
+	require.Equal(t, map[string]string{"small": "0.25/2", "gpt-5.1": "1.25 / 10"}, prices)
+	input, output, currency, err := ParsePrice("1.25 / 10 USD")
+	require.NoError(t, err)
+	require.Equal(t, []any{1.25, 10.0, "USD"}, []any{input, output, currency})
+	for _, text := range []string{"", "1", "1 USD", "1 / 2 / 3", "1 / -2", "NaN / 1", "1 / 2 US dollars", "1 / 2 <script>alert"} {
+		_, _, _, err := ParsePrice(text)
+		require.ErrorContains(t, err, "write what a million input and output tokens cost", text)
+	}
+	_, err = Load(Source{File: file(t, "admin: {prices: {a: 1 / 2 USD, b: 1 / 2 EUR}}")})
+	require.ErrorContains(t, err, "admin.prices.b: is in the currency")
+}
+
 func read(t *testing.T, s *secrets.Source) string {
 	t.Helper()
 	text, err := s.Read(t.Context())

@@ -56,12 +56,8 @@ type Config struct {
 	Agents    []Agent   `yaml:"agents"`
 }
 
-// DefaultDataDir has the embedded database of the server in the current directory. URLFile in it has the base URL of that server
-// while it serves.
-const (
-	DefaultDataDir = "./.holdfast"
-	URLFile        = "url"
-)
+// DefaultDataDir has the embedded database of the server in the current directory.
+const DefaultDataDir = "./.holdfast"
 
 // Migrate says what a starting server does about the schema of its database.
 type Migrate string

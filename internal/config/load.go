@@ -27,6 +27,8 @@ type Source struct {
 	Programs []string
 	// Agent is the agent if the file has none, and there are no Programs. Nil: the demo agent.
 	Agent *Agent
+	// Serving takes the addresses from the server that uses the data directory, where flags and the environment give none.
+	Serving bool
 }
 
 // Load reads, completes and checks a configuration. If its content has mistakes, the error is an *Error with all of
@@ -68,6 +70,9 @@ func load(src Source) (*loader, *Config, error) {
 	}
 	if !l.given("grpc_listen") {
 		c.GRPCListen = besideListen(c.Listen)
+	}
+	if src.Serving {
+		l.serving(c)
 	}
 	if !l.given("drain_delay") && len(c.Exposed()) > 0 {
 		c.DrainDelay = drainDelay

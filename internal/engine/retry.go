@@ -86,15 +86,27 @@ func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool, key s
 	if key == "" {
 		key = fmt.Sprintf("%sretry\x1f%s\x1f%s\x1f%t", OperatorKeys, h.ID, h.RetriedAs, last)
 	}
-	e := New(Options{Store: As(o.store), Agents: []Agent{{Name: h.Agent}}})
-	owner := task.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: o.by.Method, Credential: o.by.Subject, Address: o.by.Address, Reason: o.by.Reason}
-	made, err := e.As(owner, h.Agent).Send(ctx, &SendRequest{
+	made, err := o.owner(h).Send(ctx, &SendRequest{
 		Dialect: h.Dialect, ContextID: h.ContextID, Message: &again, Metadata: h.Metadata, IdempotencyKey: key,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return made, o.store.Retried(ctx, h.ID, made.ID)
+}
+
+// Answer sends a message in the name of its owner to a task that waits for its client.
+func (o *Operator) Answer(ctx context.Context, h *task.Task, m *task.Message, key string) error {
+	_, err := o.owner(h).Send(ctx, &SendRequest{Dialect: h.Dialect, TaskID: h.PublicID, Message: m, IdempotencyKey: key, Answers: true})
+	return err
+}
+
+// owner returns the view of a task's owner. It needs no configuration of the agent, which only processes with the role api have.
+func (o *Operator) owner(h *task.Task) *View {
+	e := New(Options{Store: As(o.store), Agents: []Agent{{Name: h.Agent}}})
+	return e.As(task.Caller{
+		Tenant: h.Tenant, Subject: h.Owner, Method: task.MethodOperator, Credential: o.by.Subject, Address: o.by.Address, Reason: o.by.Reason,
+	}, h.Agent)
 }
 
 // OperatorKeys begins the idempotency keys of operators. A client cannot have the same one, because no header can hold it.

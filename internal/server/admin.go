@@ -41,7 +41,11 @@ func startAdmin(e *env, access *access, l net.Listener) *adminServer {
 	if e.cfg.AdminAccess() != config.AdminAsks { // else credentials are checked when the database is open
 		admit = access.admits()
 	}
-	pages := telemetry.AdminHandler(e.registry, admit, nil, schema)
+	var later []telemetry.Endpoint
+	for _, path := range []string{admin.Path + "/", console.Path, console.DocumentsPath, "GET /{$}"} {
+		later = append(later, telemetry.Endpoint{Pattern: path, Handler: http.HandlerFunc(starts)})
+	}
+	pages := telemetry.AdminHandler(e.registry, admit, later, schema)
 	s.pages.Store(&pages)
 	s.Server = &http.Server{
 		Handler:           web.ReadOn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.pages.Load()).ServeHTTP(w, r) })),
@@ -62,11 +66,18 @@ func startAdmin(e *env, access *access, l net.Listener) *adminServer {
 	return s
 }
 
+// starts answers for pages that come later. A console that is open during a restart takes 404 for an answer, but repeats after 503.
+func starts(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "The server starts. Try again in a second.", http.StatusServiceUnavailable)
+}
+
 // adminPages makes what the admin address serves when the server is up.
-func adminPages(e *env, access *access, api *admin.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) http.Handler {
+func adminPages(e *env, access *access, api *admin.API, logins *login.Handler, page, documents http.Handler, checks []telemetry.Check) http.Handler {
 	endpoints := []telemetry.Endpoint{
 		{Pattern: admin.Path + "/", Handler: api},
 		{Pattern: "GET " + console.Path, Handler: page},
+		{Pattern: "GET " + console.DocumentsPath, Handler: documents},
 		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound)},
 	}
 	if logins != nil {

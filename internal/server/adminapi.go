@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin"
+	"github.com/holdfast-a2a/holdfast/internal/admin/console"
 	"github.com/holdfast-a2a/holdfast/internal/admin/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/admin/shown"
 	"github.com/holdfast-a2a/holdfast/internal/config"
-	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -21,9 +21,9 @@ import (
 )
 
 // newAdminAPI makes the API of operators. api is nil without the role api.
-func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.Engine, h *hub.Hub, bus *signal.Bus, keeper *worker.Keeper, ring *keys.Ring, api *rpc.Server) *admin.API {
+func newAdminAPI(e *env, access *access, p *ports, st *store.Store, h *hub.Hub, bus *signal.Bus, keeper *worker.Keeper, ring *keys.Ring, api *rpc.Server) *admin.API {
 	o := adminOptions(e.cfg, st, e.Version, p.baseURL(e.cfg), e.log)
-	o.Engine, o.Hub, o.Signals, o.Worker, o.Memory = eng, h, bus, keeper.ID, e.memory
+	o.Hub, o.Signals, o.Worker, o.Memory = h, bus, keeper.ID, e.memory
 	o.Admit, o.Need, o.SameOrigin, o.Login = access.operator, access.needs, access.origins.Check, access.loginView()
 	o.Unsigned = unsigned(e.cfg, ring)
 	o.KeySet = func() []byte {
@@ -74,6 +74,12 @@ func adminOptions(cfg *config.Config, st *store.Store, version, url string, log 
 		Reseals: len(cfg.Push.SecretKeys) > 0, Streams: adminStreams, StreamsOfAddress: adminStreamsOfAddress,
 		TraceURL: cfg.Admin.TraceURL, AllTenantsScope: cfg.Admin.AllTenantsScope,
 		KeysAccepted: slices.ContainsFunc(cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }),
+	}
+	o.Documents, o.Prices = console.HasDocuments(), admin.Prices{}
+	for model, text := range cfg.Admin.Prices {
+		var p admin.Price
+		p.Input, p.Output, o.Currency, _ = config.ParsePrice(text) // Load has checked it
+		o.Prices[model] = p
 	}
 	if cfg.DatabaseURL == "" {
 		o.Disk = func() (admin.Disk, bool) {

@@ -32,8 +32,7 @@ type Options struct {
 	Commit    string // of the source; "": not known
 	// Banner receives a few lines for the user when the server is up. Nil for none.
 	Banner io.Writer
-	// Ready is called when the server is up: it serves holdfast dev. Nil for none.
-	Ready func(Developing)
+	Development
 	// Hangups gets a value for each SIGHUP. Nil: nothing comes.
 	Hangups <-chan struct{}
 	Changes Changes
@@ -42,10 +41,17 @@ type Options struct {
 // Changes loads the configuration again, or returns its mistakes.
 type Changes = func() (*config.Change, error)
 
+// Development is what holdfast dev wants.
+type Development struct {
+	Ready   func(Developing) // is called when the server is up. Nil for none
+	Movable []string         // the keys of addresses whose port may be the next free one
+}
+
 // Developing is the server of holdfast dev.
 type Developing struct {
-	URL, Console string // of the API and of the console
-	Ended        func() // the agent's process has ended
+	URL, Console string   // of the API and of the console
+	Moved        []string // what is said of ports that are in use
+	Ended        func()   // the agent's process has ended
 }
 
 // Run serves until ctx ends, then stops in order. It refuses new requests and makes no new claims. Runs finish within
@@ -182,7 +188,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 		return err
 	}
 	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, turns), runs, remote, notifications)
-	operators := newAdminAPI(e, access, ports, st, eng, h, bus, keeper, ring, api)
+	operators := newAdminAPI(e, access, ports, st, h, bus, keeper, ring, api)
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs, remote: remote, operators: operators,
 		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), newWatch(e, agents, st, visited, keeper, remote), ring, operators), access: access,
@@ -197,7 +203,11 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 	if err != nil {
 		return err
 	}
-	pages := adminPages(e, access, operators, logins, page, probes)
+	documents, err := console.Documents()
+	if err != nil {
+		return err
+	}
+	pages := adminPages(e, access, operators, logins, page, documents, probes)
 	s.admin = admin
 	if err := export(e, agents, access, st, keeper, ring, probes); err != nil {
 		return err

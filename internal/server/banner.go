@@ -2,8 +2,6 @@ package server
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/holdfast-a2a/holdfast/internal/admin/console"
 	"github.com/holdfast-a2a/holdfast/internal/config"
@@ -25,23 +23,22 @@ func announce(e *env, p *ports, remote *remote.API) {
 	log.Info("server ready", "url", url, "listen", p.public.Addr().String(), "admin", admin)
 	if e.cfg.DatabaseURL == "" {
 		// Verbs of clients in this directory talk to this server.
-		if err := os.WriteFile(e.urlFile(), []byte(url+"\n"), 0o600); err != nil {
+		s := &config.Serving{URL: url, Listen: e.cfg.Listen, GRPCListen: e.cfg.GRPCListen, AdminListen: e.cfg.AdminListen}
+		if err := s.Write(e.cfg.DataDir); err != nil {
 			log.Warn("the verbs of clients in this directory need --url", "error", err)
 		}
 	}
 	if e.Ready != nil {
-		e.Ready(Developing{URL: url, Console: admin + console.Path, Ended: remote.Ended})
+		e.Ready(Developing{URL: url, Console: admin + console.Path, Moved: p.moved, Ended: remote.Ended})
 	}
 	if e.Banner != nil && e.first {
 		_, _ = fmt.Fprintf(e.Banner, urlBanner, url, admin+console.Path)
 	}
 }
 
-func (e *env) urlFile() string { return filepath.Join(e.cfg.DataDir, config.URLFile) }
-
 func (e *env) unannounce() {
 	if e.cfg.DatabaseURL == "" {
-		_ = os.Remove(e.urlFile())
+		config.ForgetServing(e.cfg.DataDir)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -18,6 +20,7 @@ type ports struct {
 	public net.Listener // nil without the api role
 	grpc   net.Listener // nil without the api role, or when gRPC is off
 	admin  net.Listener
+	moved  []string // what is said of ports that are in use
 }
 
 // Bounds of the connections to the admin address, in total and from one address.
@@ -39,18 +42,18 @@ func listen(ctx context.Context, e *env) (_ *ports, err error) {
 		Opened: e.metrics.ConnectionOpened, Refused: e.metrics.ConnectionRefused, Headers: e.memory.Headers,
 	})
 	if e.cfg.HasRole(config.RoleAPI) {
-		if p.public, err = e.open(ctx, "listen", e.cfg.Listen); err != nil {
+		if p.public, err = p.open(ctx, e, "listen", &e.cfg.Listen); err != nil {
 			return nil, err
 		}
 		p.public = trusted.Listener(connections.Listener(p.public), e.cfg.Limits.HeaderTimeout())
 	}
 	if e.cfg.ServesGRPC() {
-		if p.grpc, err = e.open(ctx, "grpc_listen", e.cfg.GRPCListen); err != nil {
+		if p.grpc, err = p.open(ctx, e, "grpc_listen", &e.cfg.GRPCListen); err != nil {
 			return nil, err
 		}
 		p.grpc = trusted.Listener(connections.Listener(p.grpc), e.cfg.Limits.HeaderTimeout())
 	}
-	if p.admin, err = e.open(ctx, "admin_listen", e.cfg.AdminListen); err != nil {
+	if p.admin, err = p.open(ctx, e, "admin_listen", &e.cfg.AdminListen); err != nil {
 		return nil, err
 	}
 	p.admin = limit.NewConnections(limit.ConnectionOptions{Most: adminConnections, OfAddress: adminConnectionsOfAddress}).Listener(p.admin)
@@ -88,6 +91,29 @@ func (s *sockets) open(ctx context.Context, key, address string) (net.Listener, 
 	return net.FileListener(f)
 }
 
+// next opens an address on the next free port, and sets address to it.
+func (s *sockets) next(ctx context.Context, key string, address *string) (l net.Listener, err error) {
+	host, text, err := net.SplitHostPort(*address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, err
+	}
+	for range triedPorts {
+		port++
+		at := net.JoinHostPort(host, strconv.Itoa(port))
+		if l, err = s.open(ctx, key, at); !errors.Is(err, syscall.EADDRINUSE) {
+			*address = at
+			break
+		}
+	}
+	return l, err
+}
+
+const triedPorts = 100
+
 func (s *sockets) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,9 +123,15 @@ func (s *sockets) close() {
 	}
 }
 
-// open opens an address for a server. One that takes over accepts nothing until it is up: the one before serves.
-func (e *env) open(ctx context.Context, key, address string) (net.Listener, error) {
-	l, err := e.sockets.open(ctx, key, address)
+// open opens the address of a key. A server that takes over accepts nothing until it is up: the one before serves.
+func (p *ports) open(ctx context.Context, e *env, key string, address *string) (net.Listener, error) {
+	l, err := e.sockets.open(ctx, key, *address)
+	if errors.Is(err, syscall.EADDRINUSE) && slices.Contains(e.Movable, key) {
+		before := *address
+		if l, err = e.sockets.next(ctx, key, address); err == nil {
+			p.moved = append(p.moved, fmt.Sprintf("%s is in use; %s is %s", before, key, *address))
+		}
+	}
 	if err != nil || e.first {
 		return l, err
 	}

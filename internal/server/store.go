@@ -36,7 +36,7 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 	if reason := st.WithoutRowSecurity(); reason != "" {
 		if cfg.Auth.RowSecurity == config.RowSecurityRequire {
 			st.Close(ctx)
-			return nil, fmt.Errorf("auth.row_level_security is require, but %s; docs/deployment.md, The database, has the statements", reason)
+			return nil, fmt.Errorf("auth.row_level_security is require, but %s; docs/database.md, The database, has the statements", reason)
 		}
 		e.log.Warn("row-level security is off: only the server keeps callers apart", "reason", reason)
 	}

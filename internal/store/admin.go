@@ -66,6 +66,13 @@ type AdminTask struct {
 	// Describe reads these.
 	Said, Reason string
 	Tokens       int64
+	Used         []Used
+}
+
+// Used is what an event says that a model has used.
+type Used struct {
+	Model         string // empty: the agent does not say
+	Input, Output int64
 }
 
 // StatusLine says in one line what a task does or waits for, as view v_status has it.
@@ -164,6 +171,10 @@ type AdminFilter struct {
 	// MinDuration and MaxDuration bound the time from the creation to the end, or to now.
 	MinDuration, MaxDuration time.Duration
 	Retried                  *bool // whether a retry has made another task of it
+	// Metadata selects those whose client gave all these members, as text.
+	Metadata map[string]string
+	// Oldest lists the oldest task first. It selects nothing.
+	Oldest bool
 }
 
 // Matches reports whether a task is one of the filter.
@@ -177,13 +188,32 @@ func (f *AdminFilter) Matches(t *task.Task) bool {
 		f.Agent.has(t.Agent) && f.Tenant.has(t.Tenant) && f.Owner.has(t.Owner) && (f.ContextID == "" || f.ContextID == t.ContextID) &&
 		(f.MinDuration == 0 || lasted >= f.MinDuration) && (f.MaxDuration == 0 || lasted <= f.MaxDuration) && (f.Retried == nil || *f.Retried != t.RetriedAs.IsZero()) &&
 		(f.Since.IsZero() || !created.Before(f.Since)) && (f.Until.IsZero() || created.Before(f.Until)) &&
-		(f.StatusBefore.IsZero() || t.Status.At.Before(f.StatusBefore))
+		(f.StatusBefore.IsZero() || t.Status.At.Before(f.StatusBefore)) && f.hasMetadata(t.Metadata)
 }
 
-// AdminPage is a page of tasks, the newest first.
+// hasMetadata compares members as the operator ->> of PostgreSQL shows them.
+func (f *AdminFilter) hasMetadata(given json.RawMessage) bool {
+	if len(f.Metadata) == 0 {
+		return true
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(given, &members) != nil {
+		return false
+	}
+	for k, want := range f.Metadata {
+		raw := members[k]
+		value := string(raw)
+		if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &value) != nil || raw == nil || value == "null" && raw[0] != '"' || value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// AdminPage is a page of tasks, in the order of the filter.
 type AdminPage struct {
 	Tasks []*AdminTask
-	// Next is the Before of the next page; zero: this is the last page. A page may be short, or empty, without being the last one.
+	// Next is where the next page begins; zero: this is the last page. A page may be short, or empty, without being the last one.
 	Next task.ID
 }
 
@@ -193,19 +223,24 @@ const (
 	windows     = 5
 )
 
-// List returns a page of the tasks before an id (zero: from the newest one on).
-func (o *Operator) List(ctx context.Context, f *AdminFilter, before task.ID, limit int) (*AdminPage, error) {
-	arg := o.params(f, before)
+// List returns a page of the tasks behind an id in the order of the filter (zero: from the first one on).
+func (o *Operator) List(ctx context.Context, f *AdminFilter, from task.ID, limit int) (*AdminPage, error) {
+	arg := o.params(f, from)
 	page := &AdminPage{}
 	for range windows {
-		upto := arg.Since
-		last := true
+		all, last := arg, true
+		// The window is between two ids, and what is left lies on one side of it.
+		end, left := &arg.Since, &all.Before
+		if f.Oldest {
+			end, left = &arg.Before, &all.Since
+		}
 		if f.ContextID == "" {
 			var err error
-			if arg.Since, last, err = o.window(ctx, &arg, upto); err != nil {
+			if *end, last, err = o.window(ctx, &arg, arg.Since); err != nil {
 				return nil, err
 			}
 		}
+		*left = *end
 		arg.MaxRows = int32(limit-len(page.Tasks)) + 1
 		rows, err := o.page(ctx, f, arg)
 		if err != nil {
@@ -221,9 +256,11 @@ func (o *Operator) List(ctx context.Context, f *AdminFilter, before task.ID, lim
 		if last {
 			return page, nil
 		}
-		arg.Before, arg.Since = arg.Since, upto
+		arg = all
 	}
-	page.Next = task.ID(arg.Before)
+	if page.Next = task.ID(arg.Before); f.Oldest {
+		page.Next = task.ID(beside(arg.Since, -1))
+	}
 	return page, nil
 }
 
@@ -271,6 +308,21 @@ func (o *Operator) FailedFor(ctx context.Context, f *AdminFilter, same func(reas
 	})
 }
 
+// Using returns the next tasks of a filter whose last events report from least to most tokens, among a bounded number of tasks.
+func (o *Operator) Using(ctx context.Context, f *AdminFilter, least, most int64, before task.ID, limit int) (*AdminPage, error) {
+	return o.search(ctx, f, before, limit, func(tasks []*AdminTask) (found []uuid.UUID, err error) {
+		if err = o.s.Describe(ctx, tasks); err != nil {
+			return nil, err
+		}
+		for _, t := range tasks {
+			if t.Tokens >= least && t.Tokens <= most {
+				found = append(found, uuid.UUID(t.Task.ID))
+			}
+		}
+		return found, nil
+	})
+}
+
 // search returns the next tasks of a filter that pick returns, among a bounded number of tasks.
 func (o *Operator) search(ctx context.Context, f *AdminFilter, before task.ID, limit int, pick func([]*AdminTask) ([]uuid.UUID, error)) (*AdminPage, error) {
 	page := &AdminPage{Next: before}
@@ -299,7 +351,7 @@ func (o *Operator) search(ctx context.Context, f *AdminFilter, before task.ID, l
 	return page, nil
 }
 
-// SearchedSince returns how far back the pages up to this one have searched; zero: all tasks of the filter.
+// SearchedSince returns how far the pages up to this one have searched; zero: all tasks of the filter.
 func (p *AdminPage) SearchedSince() time.Time {
 	if p.Next.IsZero() {
 		return time.Time{}
@@ -307,18 +359,21 @@ func (p *AdminPage) SearchedSince() time.Time {
 	return partition.TimeOf(uuid.UUID(p.Next))
 }
 
-func (o *Operator) params(f *AdminFilter, before task.ID) dbsqlc.AdminTasksParams {
+func (o *Operator) params(f *AdminFilter, from task.ID) dbsqlc.AdminTasksParams {
 	tenants := f.Tenant
 	if o.bound {
 		tenants = tenants.Only(o.by.Tenant)
 	}
 	arg := dbsqlc.AdminTasksParams{
-		Before: uuid.Max, LowestState: int16(task.StateSubmitted), HighestState: int16(task.StateRejected), StatusBefore: Newest.At,
+		Oldest: f.Oldest, Before: uuid.Max, LowestState: int16(task.StateSubmitted), HighestState: int16(task.StateRejected), StatusBefore: Newest.At,
 		Agents: f.Agent.Is, NotAgents: f.Agent.Not, Tenants: tenants.Is, NotTenants: tenants.Not, Owners: f.Owner.Is, NotOwners: f.Owner.Not,
 		MinDuration: f.MinDuration, MaxDuration: cmp.Or(f.MaxDuration, math.MaxInt64),
 	}
 	if f.MinDuration == 0 {
 		arg.MinDuration = math.MinInt64 // clocks differ
+	}
+	for k, v := range f.Metadata {
+		arg.MetadataKeys, arg.MetadataValues = append(arg.MetadataKeys, k), append(arg.MetadataValues, v)
 	}
 	if f.Retried != nil {
 		arg.Retried = pgtype.Bool{Bool: *f.Retried, Valid: true}
@@ -348,10 +403,25 @@ func (o *Operator) params(f *AdminFilter, before task.ID) dbsqlc.AdminTasksParam
 	if !f.Until.IsZero() {
 		arg.Before = lower(arg.Before, partition.FirstID(f.Until))
 	}
-	if !before.IsZero() {
-		arg.Before = lower(arg.Before, uuid.UUID(before))
+	switch next := beside(uuid.UUID(from), 1); {
+	case from.IsZero():
+	case !f.Oldest:
+		arg.Before = lower(arg.Before, uuid.UUID(from))
+	case lower(arg.Since, next) == arg.Since:
+		arg.Since = next
 	}
 	return arg
+}
+
+// beside returns the id after (1) or before (-1) another.
+func beside(id uuid.UUID, by int8) uuid.UUID {
+	for i := len(id) - 1; i >= 0; i-- {
+		was := id[i]
+		if id[i] += byte(by); (id[i] > was) == (by > 0) {
+			break
+		}
+	}
+	return id
 }
 
 func lower(a, b uuid.UUID) uuid.UUID {
@@ -361,17 +431,24 @@ func lower(a, b uuid.UUID) uuid.UUID {
 	return b
 }
 
-// window returns where a page ends that passes over windowTasks tasks, and whether it is the last one. The end is the beginning
-// of a millisecond: the id of a task would tell an operator about another tenant's.
+// window returns where a page ends that passes over windowTasks tasks, in the order of arg, and whether it is the last one. The
+// end is the beginning of a millisecond: the id of a task would tell an operator about another tenant's.
 func (o *Operator) window(ctx context.Context, arg *dbsqlc.AdminTasksParams, since uuid.UUID) (end uuid.UUID, last bool, err error) {
 	at, err := o.s.q.AdminWindow(ctx, o.s.api, dbsqlc.AdminWindowParams{
-		Before: arg.Before, Since: since, LowestState: arg.LowestState, HighestState: arg.HighestState, MaxRows: windowTasks,
+		Oldest: arg.Oldest, Before: arg.Before, Since: since, LowestState: arg.LowestState, HighestState: arg.HighestState, MaxRows: o.s.windowTasks,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
+		if arg.Oldest {
+			since = arg.Before
+		}
 		return since, true, nil
 	}
 	if err != nil {
 		return end, false, translate("list tasks", err)
+	}
+	if arg.Oldest {
+		end = partition.FirstID(partition.TimeOf(at).Add(time.Millisecond))
+		return lower(end, arg.Before), bytes.Compare(end[:], arg.Before[:]) >= 0, nil
 	}
 	end = partition.FirstID(partition.TimeOf(at))
 	return end, bytes.Compare(end[:], since[:]) <= 0, nil
@@ -382,15 +459,17 @@ func (o *Operator) page(ctx context.Context, f *AdminFilter, arg dbsqlc.AdminTas
 		return o.s.q.AdminTasks(ctx, o.sees.db, arg)
 	}
 	return o.s.q.AdminTasksOfContext(ctx, o.sees.db, dbsqlc.AdminTasksOfContextParams{
-		ContextID: cleanName(f.ContextID), Before: arg.Before, Since: arg.Since, LowestState: arg.LowestState, HighestState: arg.HighestState,
+		Oldest: arg.Oldest, ContextID: cleanName(f.ContextID), Before: arg.Before, Since: arg.Since, LowestState: arg.LowestState, HighestState: arg.HighestState,
 		States: arg.States, StatusBefore: arg.StatusBefore, Agents: arg.Agents, NotAgents: arg.NotAgents, Tenants: arg.Tenants, NotTenants: arg.NotTenants,
-		Owners: arg.Owners, NotOwners: arg.NotOwners, Retried: arg.Retried, MinDuration: arg.MinDuration, MaxDuration: arg.MaxDuration, MaxRows: arg.MaxRows,
+		Owners: arg.Owners, NotOwners: arg.NotOwners, Retried: arg.Retried, MetadataKeys: arg.MetadataKeys, MetadataValues: arg.MetadataValues,
+		MinDuration: arg.MinDuration, MaxDuration: arg.MaxDuration, MaxRows: arg.MaxRows,
 	})
 }
 
-// AdminCounts has the numbers of tasks by state.
+// AdminCounts has the numbers of tasks by state and by agent.
 type AdminCounts struct {
 	ByState map[task.State]int64
+	ByAgent map[string]int64
 	// Since is how far back the tasks were counted; zero: all of the filter's.
 	Since time.Time
 	// Begins is where the first of the intervals of Width begins, and Created has for each the numbers of tasks created in it.
@@ -419,6 +498,7 @@ func (c *AdminCounts) add(rows []dbsqlc.AdminCountsRow) {
 	for _, r := range rows {
 		state := task.State(r.State)
 		c.ByState[state] += r.Tasks
+		c.ByAgent[r.Agent] += r.Tasks
 		if r.Bucket >= 0 {
 			if c.Created[state] == nil {
 				c.Created[state] = make([]int64, countIntervals)
@@ -434,13 +514,13 @@ func (o *Operator) Count(ctx context.Context, f *AdminFilter) (*AdminCounts, err
 	if err != nil {
 		return nil, err
 	}
-	arg, c := o.params(f, task.ID{}), &AdminCounts{ByState: map[task.State]int64{}}
+	arg, c := o.params(f, task.ID{}), &AdminCounts{ByState: map[task.State]int64{}, ByAgent: map[string]int64{}}
 	c.spans(f, now)
 	of := dbsqlc.AdminCountsOfContextParams{
 		Begins: c.Begins, Width: c.Width.Seconds(), ContextID: cleanName(f.ContextID), Before: arg.Before, Since: arg.Since,
 		LowestState: arg.LowestState, HighestState: arg.HighestState, States: arg.States, StatusBefore: arg.StatusBefore,
 		Agents: arg.Agents, NotAgents: arg.NotAgents, Tenants: arg.Tenants, NotTenants: arg.NotTenants, Owners: arg.Owners, NotOwners: arg.NotOwners,
-		Retried: arg.Retried, MinDuration: arg.MinDuration, MaxDuration: arg.MaxDuration,
+		Retried: arg.Retried, MetadataKeys: arg.MetadataKeys, MetadataValues: arg.MetadataValues, MinDuration: arg.MinDuration, MaxDuration: arg.MaxDuration,
 	}
 	if f.ContextID != "" {
 		rows, err := o.s.q.AdminCountsOfContext(ctx, o.sees.db, of)
@@ -457,7 +537,8 @@ func (o *Operator) Count(ctx context.Context, f *AdminFilter) (*AdminCounts, err
 		rows, err := o.s.q.AdminCounts(ctx, o.sees.db, dbsqlc.AdminCountsParams{
 			Begins: of.Begins, Width: of.Width, Before: arg.Before, Since: end, LowestState: arg.LowestState, HighestState: arg.HighestState,
 			States: arg.States, StatusBefore: arg.StatusBefore, Agents: arg.Agents, NotAgents: arg.NotAgents, Tenants: arg.Tenants,
-			NotTenants: arg.NotTenants, Owners: arg.Owners, NotOwners: arg.NotOwners, Retried: arg.Retried, MinDuration: arg.MinDuration, MaxDuration: arg.MaxDuration,
+			NotTenants: arg.NotTenants, Owners: arg.Owners, NotOwners: arg.NotOwners, Retried: arg.Retried,
+			MetadataKeys: arg.MetadataKeys, MetadataValues: arg.MetadataValues, MinDuration: arg.MinDuration, MaxDuration: arg.MaxDuration,
 		})
 		if err != nil {
 			return nil, translate("count tasks", err)
@@ -495,7 +576,11 @@ func (s *Store) Describe(ctx context.Context, tasks []*AdminTask) error {
 		return translate("read what tasks are about", err)
 	}
 	for _, r := range rows {
-		by[r.Task].Said, by[r.Task].Tokens = r.Said, r.Tokens
+		t := by[r.Task]
+		t.Said, t.Tokens, t.Used = r.Said, r.Tokens, nil
+		for i, model := range r.Models {
+			t.Used = append(t.Used, Used{model, r.Inputs[i], r.Outputs[i]})
+		}
 	}
 	if len(why.Tasks) == 0 {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,34 +35,43 @@ func seedAdmin(t *testing.T, f *fixture, n int) {
 // A page passes over a bounded number of tasks, and its next one goes on where it has stopped.
 func TestAdminLists(t *testing.T) {
 	f := parallel(t)
+	f.windowTasks = 2000
 	seedAdmin(t, f, 4500)
 	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
+	// Ten were created in each millisecond: windows end between milliseconds.
+	f.exec(`UPDATE holdfast.tasks t
+		SET id = (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - x.n / 10), 12, '0') || substr(replace(t.id::text, '-', ''), 13))::uuid
+		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM holdfast.tasks) x WHERE x.id = t.id`)
 	op := f.Operator(task.Caller{}, false)
-	failed := func(op *Operator, filter AdminFilter, limit int) (n, pages int) {
-		var before, last task.ID
+	pages := func(op *Operator, filter AdminFilter, limit int) (all []task.ID, pages int) {
+		var from task.ID
+		forward := func(a, b task.ID) bool { return (strings.Compare(a.String(), b.String()) < 0) == filter.Oldest }
 		for {
-			page := storetest.Must(op.List(t.Context(), &filter, before, limit))(t)
+			page := storetest.Must(op.List(t.Context(), &filter, from, limit))(t)
 			require.LessOrEqual(t, len(page.Tasks), limit)
 			for _, x := range page.Tasks {
 				require.True(t, filter.Matches(x.Task))
-				if !last.IsZero() {
-					require.Negative(t, strings.Compare(x.Task.ID.String(), last.String()), "the newest first, and none twice")
-				}
-				last = x.Task.ID
+				require.True(t, len(all) == 0 || forward(all[len(all)-1], x.Task.ID), "in order, and none twice")
+				all = append(all, x.Task.ID)
 			}
-			n, pages = n+len(page.Tasks), pages+1
-			if page.Next.IsZero() {
-				return n, pages
+			if pages++; page.Next.IsZero() {
+				return all, pages
 			}
-			if !before.IsZero() {
-				require.Negative(t, strings.Compare(page.Next.String(), before.String()))
-			}
-			before = page.Next
+			require.True(t, from.IsZero() || forward(from, page.Next))
+			from = page.Next
 		}
 	}
-	n, pages := failed(op, AdminFilter{States: []task.State{task.StateFailed}}, 10)
+	failed := func(op *Operator, filter AdminFilter, limit int) (n, _ int) {
+		newest, count := pages(op, filter, limit)
+		filter.Oldest = true
+		oldest, _ := pages(op, filter, limit)
+		slices.Reverse(oldest)
+		require.Equal(t, newest, oldest, "both orders have the same tasks")
+		return len(newest), count
+	}
+	n, count := failed(op, AdminFilter{States: []task.State{task.StateFailed}}, 10)
 	require.Equal(t, 45, n)
-	require.GreaterOrEqual(t, pages, 5)
+	require.GreaterOrEqual(t, count, 5)
 	n, _ = failed(op, AdminFilter{ContextID: "ctx100"}, 4)
 	require.Equal(t, 9, n)
 	n, _ = failed(op, AdminFilter{States: []task.State{task.StateInputRequired}}, 300)
@@ -79,6 +89,12 @@ func TestAdminLists(t *testing.T) {
 	require.Equal(t, 5500, n)
 	n, _ = failed(op, AdminFilter{Retried: &retried}, 300)
 	require.Zero(t, n)
+
+	f.windowTasks = 95
+	n, count = failed(op, AdminFilter{States: []task.State{task.StateFailed}}, 10)
+	require.Equal(t, 45, n)
+	require.GreaterOrEqual(t, count, 9, "a page stops after 5 windows")
+	f.windowTasks = windowTasks
 
 	counts := storetest.Must(op.Count(t.Context(), &AdminFilter{}))(t)
 	require.Equal(t, map[task.State]int64{task.StateCompleted: 4455, task.StateFailed: 45, task.StateInputRequired: 1000}, counts.ByState)

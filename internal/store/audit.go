@@ -37,6 +37,8 @@ const (
 	auditKeyRevoked    = "key.revoked"
 	auditSessionOpened = "session.opened"
 	auditSessionEnded  = "session.ended"
+	auditViewPut       = "view.put"
+	auditViewDeleted   = "view.deleted"
 	auditJobCreated    = "job.created"
 	auditJobCanceled   = "job.canceled"
 	auditWorkerRetired = "worker.retired"

@@ -19,7 +19,8 @@ type item interface {
 
 // batcher collects the items that callers queue and passes them to one writer at a time. As soon as
 // the writer is free, it gets all queued items, up to max items and about batchBytes. A batcher
-// never waits for more items.
+// never waits for more items. Two writers would halve the batches, and each half pays for its
+// commit: 1.20 a task with 16 in flight instead of 0.58. It gains nothing where a commit takes 5 ms.
 //
 // Items that the writer could not write because of a foreign lock are blocked. A second writer
 // retries them, one task at a time, so that they hold back no other task. Later items of a blocked

@@ -192,8 +192,9 @@ func init() {
 		},
 		"at the end of a transaction of either; it reads and changes no row": {"CommitProve"},
 		"upkeep and metrics": {"DatabaseBytes", "TableFigures", "APIKeyCounts", "QueueDepth", "TasksParked", "PushCounts", "PushSecrets", "PushReseal", "TurnsSealed", "ForwardedReseal", "NoteReseal", "NotifySend", "NotifyQueueTrim"},
-		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeysPage", "APIKeyPlace", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeyReseal", "SigningKeysRetire"},
-		"the sessions of operators":                             {"SessionFind", "SessionAdd", "Sessions", "SessionEnd", "SessionsForget"},
+		"before the caller is known, and the server's own keys":            {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeysPage", "APIKeyPlace", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeyReseal", "SigningKeysRetire"},
+		"the sessions of operators":                                        {"SessionFind", "SessionAdd", "Sessions", "SessionEnd", "SessionsForget"},
+		"the views of operators' lists, of those who see the same tenants": {"ViewPut", "ViewDelete", "Views"},
 	} {
 		for _, name := range names {
 			byServer[name] = why
@@ -559,7 +560,7 @@ func TestDatabasesOfOneCluster(t *testing.T) {
 	}
 }
 
-// callersOfAModestRole follows docs/deployment.md for a server whose role owns its schema and may not create roles.
+// callersOfAModestRole follows docs/database.md for a server whose role owns its schema and may not create roles.
 func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 	t.Helper()
 	open := func() *Store { return open(t, Options{URL: asModest, RowSecurity: true}) }

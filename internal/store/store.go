@@ -66,7 +66,7 @@ type Options struct {
 	Writers  int // writers of appends, and of creates; default 1
 	Batch    int // maximum requests per flush; default 500
 	// Pooled says that URL leads to a transaction pooler. A transaction pooler refuses session
-	// settings; set them for the database role instead (docs/deployment.md).
+	// settings; set them for the database role instead (docs/database.md).
 	Pooled   bool
 	Listener Listener
 	Observer Observer
@@ -122,7 +122,8 @@ type Store struct {
 	ended   *ended
 
 	patience           patience
-	windowPushes       int32 // see the constants of these names
+	windowTasks        int32 // see the constants of these names
+	windowPushes       int32
 	statTasks          int
 	tells              func(agent string) bool
 	rowSecurity        bool
@@ -157,7 +158,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, turns: turnstile{patience: o.patience.turn}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
-		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, patience: o.patience, windowPushes: windowPushes, statTasks: statTasks, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
+		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, patience: o.patience, windowTasks: windowTasks, windowPushes: windowPushes, statTasks: statTasks, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
 		cancel()

@@ -29,7 +29,7 @@ func TestPlansOfOperators(t *testing.T) {
 	f.exec("ANALYZE")
 	ended := strings.TrimPrefix(scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.tasks WHERE state = 5 LIMIT 1"), "holdfast.")
 	const newest, none, all = "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "'00000000-0000-0000-0000-000000000000'", "'{1,2,3,4,5,6,7,8}'"
-	const filters = ", now(), '{a0}', '{a1}', NULL, '{t1}', '{o1,o2}', NULL, false, interval '1 s', interval '1 day'"
+	const filters = ", now(), '{a0}', '{a1}', NULL, '{t1}', '{o1,o2}', NULL, false, '{ticket}', '{T-9}', interval '1 s', interval '1 day'"
 	nobody := regexp.MustCompile(`Seq Scan on (tasks_2\w+|tasks_open|events_\w+|push_\w+|audit_2\w+|admin_jobs|api_keys|remote_workers)\b`)
 	c := f.conn()
 	f.ok(c.Exec(t.Context(), "SET enable_seqscan = off; SET jit = off", pgx.QueryExecModeSimpleProtocol))
@@ -51,13 +51,15 @@ func TestPlansOfOperators(t *testing.T) {
 		{"APIKeyPlace", "generic", "'k7', false, ''", "api_keys_pkey"},
 		{"RemoteWorkersOf", "generic", "'a0', false, 50", "remote_workers_seen"},
 		{"OldestTask", "generic", "", ended + "_pkey"},
-		{"AdminWindow", "generic", newest + ", " + none + ", 1::smallint, 8::smallint, 20000", ended + "_pkey"},
-		{"AdminTasks", "generic", newest + ", " + none + ", 1::smallint, 8::smallint, " + all + filters + ", 50", ended + "_pkey"},
+		{"AdminWindow", "generic", "false, " + newest + ", " + none + ", 1::smallint, 8::smallint, 20000", "Backward using " + ended + "_pkey"},
+		{"AdminWindow", "generic", "true, " + newest + ", " + none + ", 1::smallint, 8::smallint, 20000", "Scan using " + ended + "_pkey"},
+		{"AdminTasks", "generic", "false, " + newest + ", " + none + ", 1::smallint, 8::smallint, " + all + filters + ", 50", "Backward using " + ended + "_pkey"},
+		{"AdminTasks", "generic", "true, " + newest + ", " + none + ", 1::smallint, 8::smallint, " + all + filters + ", 50", "Scan using " + ended + "_pkey"},
 		{"TaskWords", "generic", "ARRAY[" + newest + "]::uuid[], ARRAY[4::bigint], " + newest + ", " + newest, "_pkey"},
 		{"AdminTasksSaying", "generic", "ARRAY[" + newest + "]::uuid[], 500, " + newest + ", " + newest + ", 'x'", "_pkey"},
 		// PostgreSQL 18 takes the index of agents and times.
 		{"AdminCounts", "generic", "now(), 60, " + newest + ", " + none + ", 1::smallint, 8::smallint, " + all + filters, ended + "_"},
-		{"AdminTasksOfContext", "generic", "'ctx7', " + newest + ", " + none + ", 1::smallint, 8::smallint, " + all + filters + ", 50", ended + "_context_id"},
+		{"AdminTasksOfContext", "generic", "'ctx7', " + newest + ", " + none + ", 1::smallint, 8::smallint, " + all + filters + ", false, 50", ended + "_context_id"},
 		{"AdminCountsOfContext", "generic", "now(), 60, 'ctx7', " + newest + ", " + none + ", 1::smallint, 8::smallint, " + all + filters, ended + "_context_id"},
 		{"AdminChanged", "generic", "50, '{a0,a1}', now()", ended + "_agent"},
 		{"Jobs", "generic", newest + ", false, '', 50", "admin_jobs_pkey"},

@@ -37,6 +37,6 @@
 //	run          one per run, plus a watcher for its deadlines and cancellation
 //	keeper       one; renews the lease, rescues
 //
-// A duty of package maintenance calls Pool.Reconcile, which compares the runs of this process with
+// A duty of package upkeep calls Pool.Reconcile, which compares the runs of this process with
 // the database.
 package worker

@@ -471,13 +471,14 @@ func (e *emitter) queue(ev *task.Event, in admission) error {
 	return nil
 }
 
-// done handles the result of an append. The store's writer calls it, in order.
+// done handles the result of an append. The store's writer calls it, in order but for two uploads of the same events at the same time:
+// if the other one's event was written instead of one of this upload, its result may come after those that follow it.
 func (e *emitter) done(in admission, after int64, err error) {
 	e.leave(in)
 	e.mu.Lock()
 	e.waiting--
 	if err == nil {
-		e.stored = after
+		e.stored = max(e.stored, after)
 	} else if e.err == nil {
 		e.err = err
 	}

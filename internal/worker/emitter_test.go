@@ -7,12 +7,22 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 )
 
 func TestEmitterRefusesNamesThatBecomeEqual(t *testing.T) {
 	t.Parallel()
 	_, _, err := storable([]byte(`{"k\u0000":1,"k\ufffd":2}`))
 	require.ErrorIs(t, err, errNotJSON)
+}
+
+// Of two uploads of the same events, one may write event 42 for both. The other learns that only after its own later events.
+func TestLateResultDoesNotLowerWhatIsStored(t *testing.T) {
+	t.Parallel()
+	e := &emitter{window: semaphore.NewWeighted(1), waiting: 2}
+	e.done(admission{}, 50, nil)
+	e.done(admission{}, 42, nil)
+	require.EqualValues(t, 50, (&Visit{run: &run{out: e}}).Committed())
 }
 
 // A program whose strings are UTF-16 may cut one in the middle of a character.

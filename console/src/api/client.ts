@@ -23,7 +23,7 @@ type Answer<O> = O extends { responses: infer R }
       ? Json<R[201]>
       : never
   : never;
-type Having<M extends "get" | "post"> = {
+type Having<M extends "get" | "post" | "put" | "delete"> = {
   [P in keyof paths]: paths[P] extends { [K in M]: { responses: unknown } } ? P : never;
 }[keyof paths];
 type Body<O> = O extends { requestBody: { content: { "application/json": infer B } } } ? B : never;
@@ -67,6 +67,19 @@ export function post<P extends PostPath>(
   call: { path?: PathOf<paths[P]["post"]>; body: Body<paths[P]["post"]>; idempotencyKey?: string; signal?: AbortSignal },
 ): Promise<Answer<paths[P]["post"]>> {
   return send("POST", path, call as Call, call.body, call.idempotencyKey) as Promise<Answer<paths[P]["post"]>>;
+}
+
+/** put saves under a name. */
+export function put<P extends Having<"put">>(
+  path: P,
+  call: { path: PathOf<paths[P]["put"]>; body: Body<paths[P]["put"]> },
+): Promise<Answer<paths[P]["put"]>> {
+  return send("PUT", path, call as Call, call.body) as Promise<Answer<paths[P]["put"]>>;
+}
+
+/** remove deletes. */
+export function remove<P extends Having<"delete">>(path: P, call: { path: PathOf<paths[P]["delete"]> }): Promise<unknown> {
+  return send("DELETE", path, call as Call);
 }
 
 async function send(method: string, path: string, call: Call, body?: unknown, idempotencyKey?: string): Promise<unknown> {

@@ -48,7 +48,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A page of tasks, the newest first */
+        /** A page of tasks in the order of their creation */
         get: {
             parameters: {
                 query?: {
@@ -56,6 +56,10 @@ export interface paths {
                     text?: string;
                     /** @description failed and rejected tasks that ended for this reason, apart from numbers and ids in it */
                     reason?: string;
+                    /** @description tasks whose last 8 events report at least so many tokens; not with id, text or reason */
+                    min_tokens?: number;
+                    /** @description tasks whose last 8 events report at most so many tokens; not with id, text or reason */
+                    max_tokens?: number;
                     /** @description repeat it for several states */
                     state?: components["parameters"]["state"];
                     /** @description no tasks in these states */
@@ -86,8 +90,14 @@ export interface paths {
                     max_duration?: components["parameters"]["maxDuration"];
                     /** @description whether a retry has made another task of it */
                     retried?: components["parameters"]["retried"];
+                    /** @description tasks whose client gave this member of metadata; the name, a colon and the value as text */
+                    metadata?: components["parameters"]["metadata"];
                     /** @description only the task with this id */
                     id?: components["parameters"]["id3"];
+                    /** @description desc, or asc for the oldest task first */
+                    order?: "asc" | "desc";
+                    /** @description with asc: tasks created after this one, which is the next of the page before */
+                    after?: string;
                     /** @description next of the page before */
                     before?: components["parameters"]["before"];
                     /** @description the most items of the page */
@@ -160,6 +170,8 @@ export interface paths {
                     max_duration?: components["parameters"]["maxDuration"];
                     /** @description whether a retry has made another task of it */
                     retried?: components["parameters"]["retried"];
+                    /** @description tasks whose client gave this member of metadata; the name, a colon and the value as text */
+                    metadata?: components["parameters"]["metadata"];
                 };
                 header?: never;
                 path?: never;
@@ -228,6 +240,8 @@ export interface paths {
                     max_duration?: components["parameters"]["maxDuration"];
                     /** @description whether a retry has made another task of it */
                     retried?: components["parameters"]["retried"];
+                    /** @description tasks whose client gave this member of metadata; the name, a colon and the value as text */
+                    metadata?: components["parameters"]["metadata"];
                     /** @description the same for clients that cannot set the header */
                     last_event_id?: components["parameters"]["lastEventIdQuery"];
                 };
@@ -303,6 +317,111 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The views of tasks, which the operators of a tenant share, and those of all tenants */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["views"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/views/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Add or replace a view */
+        put: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description the name of a view */
+                    name: components["parameters"]["view"];
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["viewRequest"];
+                };
+            };
+            responses: {
+                /** @description saved */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["viewReply"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        post?: never;
+        /** Delete a view */
+        delete: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description the name of a view */
+                    name: components["parameters"]["view"];
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description deleted */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["viewReply"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
         options?: never;
         head?: never;
         patch?: never;
@@ -2619,6 +2738,10 @@ export interface components {
             a2a_versions: string[];
             /** @description the address of a trace in your tracing tool, with {trace_id} in the place of its id */
             trace_url?: string;
+            /** @description the server has its documents at /docs/ */
+            documents: boolean;
+            /** @description of costs; absent: admin.prices names none */
+            currency?: string;
         };
         /** @description the session of this browser; absent: another credential, or none */
         browser_session: {
@@ -2690,23 +2813,29 @@ export interface components {
             reason?: string;
             /** @description the tokens that its last 8 events report */
             tokens?: number;
+            /** @description what these cost by admin.prices; absent: their models have no prices */
+            cost?: number;
             status_line?: components["schemas"]["statusLine"];
         };
         tasks: {
             tasks: components["schemas"]["task"][];
             /**
              * Format: uuid
-             * @description before of the next page; a page may be short or empty and have one
+             * @description before (with asc, after) of the next page; a page may be short or empty and have one
              */
             next?: string;
             /**
              * Format: date-time
-             * @description with text: how far back the pages up to this one have searched; absent: all tasks of the filter
+             * @description with text: how far the pages up to this one have searched; absent: all tasks of the filter
              */
             searched_since?: string;
         };
         counts: {
             counts: {
+                [key: string]: number;
+            };
+            /** @description the numbers by agent */
+            agents: {
                 [key: string]: number;
             };
             /** @description by state, how many tasks were created in each of 60 intervals: of the filter's time, and without one of the last 24 hours */
@@ -2788,6 +2917,8 @@ export interface components {
             reason?: string;
             /** @description the tokens that its last 8 events report */
             tokens?: number;
+            /** @description what these cost by admin.prices; absent: their models have no prices */
+            cost?: number;
             status_line?: components["schemas"]["statusLine"];
             metadata?: unknown;
             /** @description the message of the status as it is stored */
@@ -2893,6 +3024,8 @@ export interface components {
             input_tokens: number;
             output_tokens: number;
             total_tokens: number;
+            /** @description by admin.prices; absent: the model has no price */
+            cost?: number;
         };
         lineage: {
             /** Format: uuid */
@@ -3010,6 +3143,8 @@ export interface components {
         };
         agent: {
             name: string;
+            /** @description of its card; absent: it has none, or this process serves no cards */
+            description?: string;
             default?: boolean;
             kind: string;
             /** @description runs at once on one replica; absent for an agent with workers elsewhere */
@@ -3031,6 +3166,8 @@ export interface components {
         };
         agentDetail: {
             name: string;
+            /** @description of its card; absent: it has none, or this process serves no cards */
+            description?: string;
             default?: boolean;
             kind: string;
             /** @description runs at once on one replica; absent for an agent with workers elsewhere */
@@ -3445,6 +3582,24 @@ export interface components {
                 [key: string]: unknown;
             }[];
         };
+        views: {
+            views: components["schemas"]["view"][];
+        };
+        view: {
+            name: string;
+            /**
+             * @description the query of its address in the console
+             * @example state=failed&since=24h
+             */
+            filter: string;
+        };
+        viewRequest: {
+            filter: string;
+        };
+        viewReply: {
+            /** @enum {unknown} */
+            outcome: "saved" | "deleted";
+        };
         /** @description the parameters of a list of tasks that select them, each with its values; without state, tenant, owner and context a purge selects tasks that have ended */
         filter: {
             [key: string]: string[];
@@ -3547,6 +3702,10 @@ export interface components {
         maxDuration: string;
         /** @description whether a retry has made another task of it */
         retried: boolean;
+        /** @description tasks whose client gave this member of metadata; the name, a colon and the value as text */
+        metadata: string[];
+        /** @description the name of a view */
+        view: string;
         /** @description the id of the artifact; percent-encode a slash */
         artifact: string;
         /** @description next of the page before */
@@ -3709,6 +3868,10 @@ export type Key = components['schemas']['key'];
 export type KeyRequest = components['schemas']['keyRequest'];
 export type Audit = components['schemas']['audit'];
 export type AuditRow = components['schemas']['auditRow'];
+export type Views = components['schemas']['views'];
+export type View = components['schemas']['view'];
+export type ViewRequest = components['schemas']['viewRequest'];
+export type ViewReply = components['schemas']['viewReply'];
 export type Filter = components['schemas']['filter'];
 export type JobRequest = components['schemas']['jobRequest'];
 export type Jobs = components['schemas']['jobs'];
@@ -3734,6 +3897,8 @@ export type ParameterStatusBefore = components['parameters']['statusBefore'];
 export type ParameterMinDuration = components['parameters']['minDuration'];
 export type ParameterMaxDuration = components['parameters']['maxDuration'];
 export type ParameterRetried = components['parameters']['retried'];
+export type ParameterMetadata = components['parameters']['metadata'];
+export type ParameterView = components['parameters']['view'];
 export type ParameterArtifact = components['parameters']['artifact'];
 export type ParameterBefore = components['parameters']['before'];
 export type ParameterBefore2 = components['parameters']['before2'];

@@ -24,13 +24,12 @@ export interface Selection {
   filter: TaskFilter;
 }
 
-/** BulkBar acts on the selection. It shows while there is one. */
+/** BulkBar acts on the selection. */
 export function BulkBar({ selection, onAll, onClear }: { selection: Selection; onAll: () => void; onClear: () => void }) {
   const { data: me } = useMe();
   const refusal = useActRefusal();
   const [chosen, setChosen] = useState<Action>();
   const { tasks, all, filter } = selection;
-  if (tasks.size === 0 && !all) return null;
   const allowed = actionNames.filter((name) => actions[name].right !== "administer" || me?.right === "administer");
   const rest = allowed.filter((name) => name !== "retry" && name !== "cancel");
   return (

@@ -1,9 +1,9 @@
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useMedia } from "../lib/media";
 import { useSettings } from "../lib/settings";
-import { duration } from "../lib/time";
+import { absolute, duration } from "../lib/time";
 import "./Chart.css";
 
 export interface Series {
@@ -38,11 +38,14 @@ export function Chart({
 }) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
+  /** at is the time under the cursor, which all charts of a sync have. */
+  const [at, setAt] = useState<number>();
   const dark = useMedia("(prefers-color-scheme: dark)");
   const { theme, zone } = useSettings();
   const data = useMemo(() => [times, ...series.map((s) => s.values)] as uPlot.AlignedData, [times, series]);
   const latest = useRef(data);
   latest.current = data;
+  const show = (v: number | null | undefined) => (v == null ? "–" : unit === "seconds" ? duration(v * 1000) : String(v));
   const kind = series.map((s) => `${s.name} ${s.colour} ${s.bars} ${s.fill}`).join();
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: kind stands for series; the theme and the zone change what is drawn
@@ -53,14 +56,14 @@ export function Chart({
     const text = paint("--text-2");
     const line = paint("--line");
     const font = `11px ${getComputedStyle(element).fontFamily}`;
-    const show = (v: number | null) => (v === null ? "–" : unit === "seconds" ? duration(v * 1000) : String(v));
     const size = () => ({ width: Math.max(element.clientWidth, 40), height: small ? 36 : 150 });
     const axis: uPlot.Axis = { stroke: text, font, grid: { stroke: line, width: 1 }, ticks: { show: false } };
     const u = new uPlot(
       {
         ...size(),
         padding: small ? [3, 0, 1, 0] : [8, 8, 0, 0],
-        legend: { show: !small, live: true },
+        legend: { show: false },
+        hooks: { setCursor: [(u) => setAt(u.cursor.idx ?? undefined)] },
         cursor: {
           show: !small,
           y: false,
@@ -85,7 +88,7 @@ export function Chart({
               },
             ],
         series: [
-          { label: "Time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
+          {},
           ...series.map((s): uPlot.Series => {
             const colour = paint(s.colour);
             return {
@@ -96,7 +99,6 @@ export function Chart({
               points: { show: !s.bars, size: small ? 3 : 4, fill: colour },
               paths: s.bars ? uPlot.paths.bars?.({ size: [0.75, 24], align: 1 }) : undefined,
               spanGaps: false,
-              value: (_u, v) => show(v),
             };
           }),
         ],
@@ -115,7 +117,23 @@ export function Chart({
   }, [kind, unit, small, sync, dark, theme, zone]);
 
   useEffect(() => plot.current?.setData(data), [data]);
-  return <div className={small ? "chart chart-small" : "chart"} role="img" aria-label={label} ref={place} />;
+  const time = at === undefined ? undefined : times[at];
+  return (
+    <>
+      <div className={small ? "chart chart-small" : "chart"} role="img" aria-label={label} ref={place} />
+      {!small && (
+        <p className="chart-legend" aria-hidden="true">
+          {series.map((s) => (
+            <span key={s.name}>
+              <span className="chart-mark" style={{ background: `var(${s.colour})` }} />
+              {s.name} {at !== undefined && <b>{show(s.values[at])}</b>}
+            </span>
+          ))}
+          {time !== undefined && <span>{absolute(new Date(time * 1000), zone)}</span>}
+        </p>
+      )}
+    </>
+  );
 }
 
 /** clock writes the times of an axis, of a longer span with the day. */

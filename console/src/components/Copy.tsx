@@ -40,7 +40,7 @@ export function Copy({ text, label = "Copy", children }: { text: string; label?:
 }
 
 /** write copies. Pages that came without TLS from another machine have no clipboard API. */
-async function write(text: string): Promise<void> {
+export async function write(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = document.createElement("textarea");
   area.value = text;

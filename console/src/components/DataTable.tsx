@@ -1,6 +1,5 @@
-import { createColumnHelper, tableFeatures, useTable } from "@tanstack/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type ReactNode, type Ref, useEffect, useImperativeHandle, useMemo, useRef, useState } from "react";
+import { type CSSProperties, type ReactNode, type Ref, useEffect, useImperativeHandle, useMemo, useRef, useState } from "react";
 import { useMedia, useNarrow } from "../lib/media";
 import { useShortcut } from "../lib/shortcuts";
 import { seen } from "../lib/text";
@@ -15,6 +14,8 @@ export interface Column<T extends object> {
   /** On a phone a column without this is not shown. */
   narrow?: boolean;
   end?: boolean;
+  /** sort is there if a click on the header turns the order of the rows. */
+  sort?: { order: "ascending" | "descending"; help: string; turn: () => void };
 }
 
 /** Rows are rows of which only some are in memory. */
@@ -30,7 +31,6 @@ export interface TableHandle {
   shift: (rows: number) => void;
 }
 
-const features = tableFeatures({});
 const none: never[] = [];
 
 /** rowsOf makes rows of an array. */
@@ -52,6 +52,7 @@ export function DataTable<T extends object>({
   selected,
   onSelect,
   footer,
+  loading = false,
   handle,
   lines = 1,
 }: {
@@ -64,6 +65,8 @@ export function DataTable<T extends object>({
   selected?: ReadonlySet<string>;
   onSelect?: (row: T, index: number, range: boolean) => void;
   footer?: ReactNode;
+  /** loading says that rows are on the way. Until the first ones are here, grey rows stand in for them. */
+  loading?: boolean;
   handle?: Ref<TableHandle>;
   /** lines is how many lines of text a row has. */
   lines?: 1 | 2;
@@ -76,21 +79,6 @@ export function DataTable<T extends object>({
   const focusNext = useRef(false);
 
   const shown = useMemo(() => columns.filter((c) => !narrow || c.narrow), [columns, narrow]);
-  // What a cell knows beside its row changes more often than the columns.
-  const facts = useRef((_id: string, _n: number) => ({ index: 0, selected: false }));
-  const definitions = useMemo(() => {
-    const helper = createColumnHelper<typeof features, T>();
-    return helper.columns(
-      shown.map((c) =>
-        helper.display({
-          id: c.id,
-          header: () => c.header,
-          cell: ({ row }) => seen(c.cell(row.original, facts.current(row.id, row.index))),
-        }),
-      ),
-    );
-  }, [shown]);
-
   const virtual = useVirtualizer({
     count: rows.count,
     getScrollElement: () => scroller.current,
@@ -106,19 +94,6 @@ export function DataTable<T extends object>({
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? -1;
   useEffect(() => onVisible?.(first, last), [onVisible, first, last]);
-
-  // The table model has the visible rows only: rows that are not in memory cost nothing.
-  const visible: T[] = [];
-  const places: number[] = [];
-  for (const item of items) {
-    const row = rows.at(item.index);
-    if (row !== undefined) {
-      visible.push(row);
-      places.push(item.index);
-    }
-  }
-  facts.current = (id, n) => ({ index: places[n] ?? 0, selected: selected?.has(id) ?? false });
-  const table = useTable({ features, columns: definitions, data: visible, getRowId: (row) => rows.id(row) });
 
   useImperativeHandle(handle, () => ({
     top: () => {
@@ -157,10 +132,11 @@ export function DataTable<T extends object>({
   useShortcut(onOpen && "Enter", "Open the row", "Lists", () => at !== undefined && onOpen?.(at));
   useShortcut(onSelect && "x", "Select the row", "Lists", () => at !== undefined && onSelect?.(at, cursor, false));
 
+  const empty = loading && rows.count === 0;
   const template = shown.map((c) => c.width).join(" ");
   const grid = { gridTemplateColumns: template };
   return (
-    <div className="table" ref={scroller}>
+    <div className="table" data-loading={empty || undefined} ref={scroller}>
       {/* biome-ignore lint/a11y/useSemanticElements: a table element cannot hold virtual rows of a CSS grid */}
       <div
         role="grid"
@@ -172,25 +148,36 @@ export function DataTable<T extends object>({
       >
         {/* biome-ignore lint/a11y/useSemanticElements: see above */}
         <div role="rowgroup" className="table-head">
-          {table.getHeaderGroups().map((group) => (
-            // biome-ignore lint/a11y/useSemanticElements: see above
-            // biome-ignore lint/a11y/useFocusableInteractive: its cells are not interactive
-            <div role="row" key={group.id} className="table-row" style={grid} aria-rowindex={1}>
-              {group.headers.map((header, i) => (
-                // biome-ignore lint/a11y/useSemanticElements: see above
-                // biome-ignore lint/a11y/useFocusableInteractive: it does nothing
-                <div role="columnheader" key={header.id} className={shown[i]?.end ? "table-cell table-end" : "table-cell"}>
-                  <table.FlexRender header={header} />
-                </div>
-              ))}
-            </div>
-          ))}
+          {/* biome-ignore lint/a11y/useSemanticElements: see above */}
+          {/* biome-ignore lint/a11y/useFocusableInteractive: what is interactive in it has the focus */}
+          <div role="row" className="table-row" style={grid} aria-rowindex={1}>
+            {shown.map((c) => (
+              // biome-ignore lint/a11y/useSemanticElements: see above
+              // biome-ignore lint/a11y/useFocusableInteractive: see above
+              <div
+                role="columnheader"
+                key={c.id}
+                className={c.end ? "table-cell table-end" : "table-cell"}
+                aria-sort={c.sort?.order}
+              >
+                {c.sort ? (
+                  <button type="button" className="table-sort" title={c.sort.help} onClick={c.sort.turn}>
+                    {c.header} <span aria-hidden="true">{c.sort.order === "ascending" ? "↑" : "↓"}</span>
+                  </button>
+                ) : (
+                  c.header
+                )}
+              </div>
+            ))}
+          </div>
         </div>
         {/* biome-ignore lint/a11y/useSemanticElements: see above */}
         <div role="rowgroup">
-          {table.getRowModel().rows.map((row, n) => {
-            const index = places[n] ?? 0;
-            const id = row.id;
+          {items.map(({ index }) => {
+            const row = rows.at(index);
+            if (row === undefined) return null;
+            const id = rows.id(row);
+            const at = { index, selected: selected?.has(id) ?? false };
             return (
               // biome-ignore lint/a11y/useSemanticElements: see above
               // biome-ignore lint/a11y/useKeyWithClickEvents: the shortcuts above do
@@ -208,14 +195,14 @@ export function DataTable<T extends object>({
                   const target = event.target as HTMLElement;
                   if (target.closest("a, button, input, label, [role=checkbox]") || String(getSelection())) return;
                   setCursor(index);
-                  onOpen?.(row.original);
+                  onOpen?.(row);
                 }}
               >
-                {row.getAllCells().map((cell, i) => (
+                {shown.map((c) => (
                   // biome-ignore lint/a11y/useSemanticElements: see above
                   // biome-ignore lint/a11y/useFocusableInteractive: the row has the focus
-                  <div role="gridcell" key={cell.id} className={shown[i]?.end ? "table-cell table-end" : "table-cell"}>
-                    <table.FlexRender cell={cell} />
+                  <div role="gridcell" key={c.id} className={c.end ? "table-cell table-end" : "table-cell"}>
+                    {seen(c.cell(row, at))}
                   </div>
                 ))}
               </div>
@@ -223,7 +210,28 @@ export function DataTable<T extends object>({
           })}
         </div>
       </div>
-      {footer && <div className="table-footer">{footer}</div>}
+      {empty && <Skeleton columns={shown.length} style={{ ...grid, height }} />}
+      <p className="visually-hidden" role="status">
+        {empty && "Loading…"}
+      </p>
+      {!empty && (loading || footer) && <div className="table-footer">{loading ? "Loading…" : footer}</div>}
+    </div>
+  );
+}
+
+/** Skeleton draws rows before the first data. */
+function Skeleton({ columns, style }: { columns: number; style: CSSProperties }) {
+  return (
+    <div aria-hidden="true">
+      {Array.from({ length: 12 }, (_, row) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the rows are alike
+        <div key={row} className="table-row table-skeleton" style={style}>
+          {Array.from({ length: columns }, (_, column) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: see above
+            <i key={column} />
+          ))}
+        </div>
+      ))}
     </div>
   );
 }

@@ -1,5 +1,7 @@
 import type { ReactNode } from "react";
+import type { Guide } from "../lib/guides";
 import { Copy } from "./Copy";
+import { GuideLink } from "./GuideLink";
 import "./EmptyState.css";
 
 /** EmptyState says why there is nothing, and what makes the first one. */
@@ -8,11 +10,14 @@ export function EmptyState({
   children,
   command,
   action,
+  guide,
 }: {
   title: string;
   children?: ReactNode;
   command?: string;
   action?: ReactNode;
+  /** guide is the document that helps. */
+  guide?: Guide;
 }) {
   return (
     <div className="empty">
@@ -20,6 +25,7 @@ export function EmptyState({
       {children && <div className="empty-text">{children}</div>}
       {command && <Command text={command} />}
       {action}
+      {guide && <GuideLink guide={guide} />}
     </div>
   );
 }

@@ -1,7 +1,9 @@
 import { ApiError } from "../api/client";
 import type { Problem } from "../api/schema";
+import type { Guide } from "../lib/guides";
 import { visible } from "../lib/text";
 import { Button } from "./Button";
+import { GuideLink } from "./GuideLink";
 import "./ErrorBox.css";
 
 /** advice says what a reader can do about a problem. */
@@ -32,6 +34,23 @@ export function advice(p: Problem): string {
   }
 }
 
+/** guideTo returns the document about a problem. */
+function guideTo(p: Problem): Guide | undefined {
+  switch (p.reason) {
+    case "unauthenticated":
+      return "credentials";
+    case "forbidden":
+      return "scopes";
+    case "busy":
+      return "busy";
+    case "unavailable":
+    case "internal":
+      return p.status > 0 ? "failing" : undefined;
+    default:
+      return undefined;
+  }
+}
+
 /** ErrorBox says what failed and what to do. */
 export function ErrorBox({ error, retry, title }: { error: unknown; retry?: () => void; title?: string }) {
   const p: Problem =
@@ -46,14 +65,16 @@ export function ErrorBox({ error, retry, title }: { error: unknown; retry?: () =
   // The bar above all pages says it already, and the page reads again by itself.
   if (p.status === 0 && retry) return <p className="muted">Nothing to show until the server answers.</p>;
   const help = error instanceof ApiError ? advice(p) : "Reload the page. If it happens again, report it with this text.";
+  const guide = guideTo(p);
   return (
     <div className="error-box" role="alert">
       <div>
         <strong>{title ?? p.title}</strong>
         {p.detail && <p>{visible(p.detail)}</p>}
         {help && <p className="muted">{help}</p>}
+        {guide && <GuideLink guide={guide} />}
       </div>
-      {retry && <Button onClick={retry}>Try again</Button>}
+      {retry && p.reason !== "not_found" && <Button onClick={retry}>Try again</Button>}
     </div>
   );
 }

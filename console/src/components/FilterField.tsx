@@ -22,6 +22,7 @@ const fixed: Suggestions = {
   until: times,
   duration: [">10s", ">1m", ">10m", "<1s"],
   has: ["retry"],
+  order: ["oldest"],
 };
 
 /** split divides what was typed before its last term, which choices complete. */

@@ -76,7 +76,7 @@ export function Histogram({
             // biome-ignore lint/suspicious/noArrayIndexKey: an interval is its place
             <g key={i}>
               <title>
-                {`${absolute(at(i), zone, Date.now())}: ${order
+                {`${absolute(at(i), zone)}: ${order
                   .filter((s) => counts.created[s]?.[i])
                   .map((s) => `${counts.created[s]?.[i]} ${stateNames[s].toLowerCase()}`)
                   .join(", ")}`}
@@ -97,7 +97,7 @@ export function Histogram({
         <Time at={counts.begins} />
         {brush && (
           <span>
-            {absolute(at(low), zone, Date.now())} – {absolute(at(high + 1), zone, Date.now())}
+            {absolute(at(low), zone)} – {absolute(at(high + 1), zone)}
           </span>
         )}
         <Time at={at(n).toISOString()} />

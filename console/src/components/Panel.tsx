@@ -1,4 +1,6 @@
+import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
+import type { Search } from "../lib/search";
 import { seen, visible } from "../lib/text";
 import "./Panel.css";
 
@@ -32,6 +34,8 @@ export interface Tile {
   /** note is a line below the value. */
   note?: ReactNode;
   tone?: "warn" | "bad";
+  /** search selects the tasks that the number counts. */
+  search?: Search;
 }
 
 /** Tiles are numbers beside each other. */
@@ -40,7 +44,15 @@ export function Tiles({ tiles }: { tiles: Tile[] }) {
     <dl className="tiles">
       {tiles.map((tile) => (
         <div className="tile" key={tile.name} data-tone={tile.tone}>
-          <dt>{tile.name}</dt>
+          <dt>
+            {tile.search ? (
+              <Link to="/tasks" search={tile.search}>
+                {tile.name}
+              </Link>
+            ) : (
+              tile.name
+            )}
+          </dt>
           <dd className="tile-value">{tile.value}</dd>
           {tile.note && <dd className="tile-note">{tile.note}</dd>}
         </div>

@@ -271,7 +271,7 @@ function FilePart({ part, file }: { part: Part; file: string | undefined }) {
         <video controls preload="none" src={source} onError={failed} aria-label={name} />
       )}
       {file && media === "application/pdf" && open && (
-        <Suspense fallback={<p className="muted">Loading the viewer…</p>}>
+        <Suspense fallback={<p className="muted">Loading…</p>}>
           <PdfView source={file} name={name} />
         </Suspense>
       )}

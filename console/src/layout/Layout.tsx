@@ -1,8 +1,9 @@
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
-import { useCallback, useRef, useState } from "react";
+import { Suspense, useCallback, useRef, useState } from "react";
 import { ApiError } from "../api/client";
 import { useSilence } from "../api/reach";
 import type { Me } from "../api/schema";
+import { Tag } from "../components/Badge";
 import { Button } from "../components/Button";
 import { ErrorBox } from "../components/ErrorBox";
 import { Menu } from "../components/Menu";
@@ -12,12 +13,15 @@ import { change, type Settings, settings, useSettings } from "../lib/settings";
 import { useShortcut } from "../lib/shortcuts";
 import { absolute, zoneName } from "../lib/time";
 import { KeyHelp } from "./KeyHelp";
-import { Login } from "./Login";
+import { later } from "./later";
 import { useMe } from "./me";
 import { may, pages } from "./nav";
 import { Palette } from "./Palette";
 import { Who } from "./Who";
 import "./Layout.css";
+import "./Login.css";
+
+const Login = later(() => import("./Login").then((file) => file.Login));
 
 /** Layout is what all pages have: the navigation, the palette, the list of keys, the toasts. */
 export function Layout() {
@@ -30,7 +34,11 @@ export function Layout() {
   if (error instanceof ApiError && error.problem.status === 401) {
     // The error keeps who the operator was.
     const why = issuerLogout !== undefined ? "left" : me ? "ended" : "new";
-    return <Login ways={error.problem.login} why={why} issuerLogout={issuerLogout ?? ""} />;
+    return (
+      <Suspense fallback={<Begin />}>
+        <Login ways={error.problem.login} why={why} issuerLogout={issuerLogout ?? ""} />
+      </Suspense>
+    );
   }
   if (!me) return error instanceof ApiError && error.problem.status !== 0 ? <Refused error={error} /> : <Begin />;
   return (
@@ -113,7 +121,7 @@ function Bar({ version }: { version?: string }) {
       {since ? (
         <>
           <span className="bar-dot" aria-hidden="true" />
-          No answer from the server since {absolute(since, settings().zone, Date.now())}. Trying again.
+          No answer from the server since {absolute(since, settings().zone)}. Trying again.
         </>
       ) : (
         version !== first.current && (
@@ -133,8 +141,10 @@ function Waiting() {
   const n = data?.tasks.length ?? 0;
   return n > 0 ? (
     <span className="layout-count" title="Tasks that wait for people">
-      {n}
-      {data?.next && "+"}
+      <Tag tone="warn">
+        {n}
+        {data?.next && "+"}
+      </Tag>
     </span>
   ) : null;
 }

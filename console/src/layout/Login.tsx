@@ -4,7 +4,6 @@ import type { Login as LoginWays } from "../api/schema";
 import { Button } from "../components/Button";
 import { Command } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
-import "./Login.css";
 
 const whys = {
   new: "Log in to see the tasks of this server.",

@@ -5,6 +5,7 @@ import type { Me } from "../api/schema";
 import { Button } from "../components/Button";
 import { Dialog } from "../components/Dialog";
 import { ErrorBox } from "../components/ErrorBox";
+import { Time } from "../components/Time";
 import "./Who.css";
 
 const rights = { view: "may view", act: "may view and act", administer: "may do everything" } as const;
@@ -52,11 +53,15 @@ export function Who({ me, onLogout }: { me: Me; onLogout: (issuer: string) => vo
           <dd>{me.version}</dd>
           <dt>Session</dt>
           <dd>
-            {session
-              ? `until ${new Date(session.expires_at).toLocaleString()}`
-              : me.subject
-                ? "none: the credential comes with each request"
-                : "none: this address needs no credential"}
+            {session ? (
+              <>
+                ends <Time at={session.expires_at} />
+              </>
+            ) : me.subject ? (
+              "none: the credential comes with each request"
+            ) : (
+              "none: this address needs no credential"
+            )}
           </dd>
         </dl>
         {error !== undefined && <ErrorBox error={error} />}

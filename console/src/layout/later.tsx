@@ -3,11 +3,13 @@ import { silent } from "../api/reach";
 import { Page } from "../components/Page";
 
 /**
- * later makes a page that is loaded when it is first shown. Its file may be missing: the server is away, or was upgraded and has
+ * later makes a page, or a part of one, that is loaded when it is first shown. Its file may be missing: the server is away, or was upgraded and has
  * other files. Then the browser loads everything again as soon as the server answers; the address is that of the new page already.
  */
-export function later(load: () => Promise<ComponentType>): (() => ReactNode) & { preload: () => Promise<void> } {
-  let Loaded: ComponentType | undefined;
+export function later<P extends object>(
+  load: () => Promise<ComponentType<P>>,
+): ((props: P) => ReactNode) & { preload: () => Promise<void> } {
+  let Loaded: ComponentType<P> | undefined;
   let failed = false;
   let loading: Promise<void> | undefined;
   const preload = () => {
@@ -21,8 +23,8 @@ export function later(load: () => Promise<ComponentType>): (() => ReactNode) & {
     );
     return loading;
   };
-  function Later() {
-    if (Loaded) return <Loaded />;
+  function Later(props: P) {
+    if (Loaded) return <Loaded {...props} />;
     if (failed) return <Missing />;
     throw preload();
   }

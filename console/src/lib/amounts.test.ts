@@ -1,8 +1,12 @@
 import { expect, test } from "vitest";
-import { days, percent, plural, rate, upTo } from "./amounts";
+import { days, money, percent, plural, rate, upTo } from "./amounts";
 
 test("rates are by the minute, the hour or the day", () => {
   expect([rate(120, 60), rate(5, 3600), rate(1, 604_800), rate(0, 60)]).toEqual(["120/min", "5/h", "0.14/day", "0/min"]);
+});
+
+test("costs have three digits", () => {
+  expect([money(0.0042187, "USD"), money(1234.5, "EUR"), money(2)]).toEqual(["0.00422 USD", "1,230 EUR", "2"]);
 });
 
 test("percentages", () => {

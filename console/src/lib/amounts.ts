@@ -40,6 +40,11 @@ export function percent(part: number, of: number): string {
   return p < 0.1 ? "<0.1%" : `${p >= 9.95 ? Math.round(p) : Number(p.toFixed(1))}%`;
 }
 
+/** money returns a cost with three digits, such as "0.0042 USD". */
+export function money(n: number, currency = ""): string {
+  return `${n.toLocaleString("en-US", { maximumSignificantDigits: 3 })} ${currency}`.trim();
+}
+
 /** days returns a span of days as "5 h", "12 days" or "3 years". */
 export function days(n: number): string {
   if (n < 1) return `${Math.max(1, Math.round(n * 24))} h`;

@@ -25,13 +25,21 @@ const typed = (text: string) => {
 group("the filter of tasks", () => {
   test("survives an address", () => {
     const address =
-      "?state=failed&state=rejected&agent=we+ather&-agent=pay&owner=&-owner=bot&since=2h&duration=%3E30s&has=retry&text=a+b&reason=";
+      "?state=failed&state=rejected&agent=we+ather&-agent=pay&owner=&-owner=bot&since=2h&duration=%3E30s&tokens=%3E10k&has=retry&metadata=ticket:T-9&text=a+b&reason=";
     const filter = fromSearch(parseSearch(address));
     expect(describe(filter)).toBe(
-      "state failed, rejected · agent we ather · not agent pay · owner (none) · not owner bot · since 2h · duration >30s · has retry · text a b · reason (none)",
+      "state failed, rejected · agent we ather · not agent pay · owner (none) · not owner bot · since 2h · duration >30s · tokens >10k · has retry · metadata ticket:T-9 · text a b · reason (none)",
     );
     expect(stringifySearch(toSearch(filter))).toBe(address);
     expect(fromSearch(parseSearch("?id=a%26b&state=failed"))).toEqual([{ key: "id", value: "a&b" }]);
+  });
+
+  test("has an order, which is of the list alone", () => {
+    const filter = fromSearch(parseSearch("?agent=a&order=oldest"));
+    expect(stringifySearch(toSearch(filter))).toBe("?agent=a&order=oldest");
+    expect(toJob(filter, now)).toEqual({ agent: ["a"] });
+    expect(stringifySearch(toSearch(toggle(filter, "oldest", "order")))).toBe("?agent=a");
+    expect(typed("order:newest")).toContain("is no order");
   });
 
   test("ignores what it does not know", () => {
@@ -41,6 +49,9 @@ group("the filter of tasks", () => {
   test("is what people type", () => {
     expect(typed('state:failed agent:weather -owner:bot text:"no such host" duration:>30s has:retry')).toBe(
       'state:failed agent:weather -owner:bot duration:>30s has:retry text:"no such host"',
+    );
+    expect(typed('metadata.ticket:T-9 metadata.a-b:"x y" metadata.ticket:T-1 tokens:>10k tokens:<2M tokens:>5')).toBe(
+      'tokens:<2M tokens:>5 metadata.a-b:"x y" metadata.ticket:T-1',
     );
     expect(typed("refund policy")).toBe('text:"refund policy"');
     expect(typed('state:"input required" agent:a,b -state:working')).toBe(
@@ -57,6 +68,9 @@ group("the filter of tasks", () => {
 
   test("says what is wrong, and what to write", () => {
     expect(typed("colour:red state:failed")).toMatch(/^“colour” is no key. The keys are state, agent, .*text:"colour:red"/);
+    expect(typed("tokens:10k")).toMatch(/“10k” is no bound of tokens/);
+    expect(typed("metadata:T-9")).toMatch(/metadata.ticket:T-9/);
+    expect(typed("tokens:>1 words")).toMatch(/cannot be combined with text/);
     expect(typed("state:lost")).toMatch(/“lost” is no state. The states are working/);
     expect(typed("since:soon")).toMatch(/is no time/);
     expect(typed("agent:")).toMatch(/Give a value: agent/);

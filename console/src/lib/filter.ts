@@ -14,9 +14,12 @@ export const keys = [
   "since",
   "until",
   "duration",
+  "tokens",
   "has",
+  "metadata",
   "text",
   "reason",
+  "order",
   "id",
 ] as const;
 export type Key = (typeof keys)[number];
@@ -35,6 +38,8 @@ export type TaskFilter = readonly Term[];
 /** several are the keys that may have more than one value, and that may be left out. */
 const several: readonly Key[] = ["state", "agent", "tenant", "owner"];
 const negatable: readonly Key[] = [...several, "has"];
+/** bounds are the keys that may have a lower and an upper bound. */
+const bounds: readonly Key[] = ["duration", "tokens"];
 /** mayBeEmpty are the keys whose emptiness is a value. */
 const mayBeEmpty: readonly Key[] = ["owner", "tenant", "reason"];
 
@@ -47,9 +52,12 @@ export const keyHelp: Record<Key, string> = {
   since: "2h, 7d or 2026-01-31T12:00Z",
   until: "created before: 2h, 7d or a time",
   duration: ">30s or <5m, to the end or to now",
+  tokens: ">10k or <500, as its newest events report them",
   has: "retry: it was retried as another task",
+  metadata: "metadata.ticket:T-9: what the client gave",
   text: "what a message says",
   reason: "why tasks failed, apart from numbers and ids",
+  order: "oldest: the oldest task first",
   id: "the id of a task",
 };
 
@@ -68,9 +76,9 @@ export function statesOf(filter: TaskFilter): State[] {
   return states.filter((s) => asked.includes(s));
 }
 
-/** isPlain says that live lists, counts and jobs know the filter. A list with an id, a text or a reason is read once. */
+/** isPlain says that live lists, counts and jobs know the filter. A list with an id, a text, a reason or tokens is read once. */
 export function isPlain(filter: TaskFilter): boolean {
-  return !filter.some((t) => t.key === "id" || t.key === "text" || t.key === "reason");
+  return !filter.some((t) => ["id", "text", "reason", "tokens"].includes(t.key));
 }
 
 const name = (t: Term) => (t.not ? "-" : "") + t.key;
@@ -115,6 +123,27 @@ function seconds(text: string): number | undefined {
   return sum;
 }
 
+/** tokensOf returns the number of ">10k", or undefined for other text. */
+function tokensOf(text: string): number | undefined {
+  const found = /^[<>](\d{1,9}(?:\.\d+)?)([km]?)$/i.exec(text);
+  return found ? Math.round(Number(found[1]) * ({ k: 1e3, m: 1e6 }[(found[2] ?? "").toLowerCase()] ?? 1)) : undefined;
+}
+
+/** unplain returns the parameters that only a list that is read once has. */
+export function unplain(filter: TaskFilter) {
+  const bound = (sign: string) => {
+    const value = valuesOf(filter, "tokens").find((v) => v.startsWith(sign));
+    return value === undefined ? undefined : tokensOf(value);
+  };
+  return {
+    id: firstOf(filter, "id"),
+    text: firstOf(filter, "text"),
+    reason: firstOf(filter, "reason"),
+    min_tokens: bound(">"),
+    max_tokens: bound("<"),
+  };
+}
+
 /** toTime returns the time of "2h" or of a date, in the form of requests; undefined if it is neither. */
 export function toTime(text: string, now: number): string | undefined {
   const span = seconds(text.trim());
@@ -153,6 +182,7 @@ export function toQuery(filter: TaskFilter, now: number) {
     until: time("until"),
     min_duration: lasted(">"),
     max_duration: lasted("<"),
+    metadata: list("metadata"),
     retried: list("has") ? true : list("has", true) ? false : undefined,
   };
 }
@@ -187,7 +217,9 @@ export function describe(filter: TaskFilter): string {
 
 /** format writes a term as people type it. */
 export function format(t: Term): string {
-  return `${name(t)}:${t.value === "" || /[\s",]/.test(t.value) ? `"${t.value.replaceAll('"', "")}"` : t.value}`;
+  const cut = t.key === "metadata" ? t.value.indexOf(":") : -1;
+  const [key, value] = cut < 0 ? [name(t), t.value] : [`metadata.${t.value.slice(0, cut)}`, t.value.slice(cut + 1)];
+  return `${key}:${value === "" || /[\s",]/.test(value) ? `"${value.replaceAll('"', "")}"` : value}`;
 }
 
 /** fault says why a term selects nothing that there is, and what to write. */
@@ -206,6 +238,15 @@ function fault(t: Term, now: number): string | undefined {
       if (!/^[<>]/.test(t.value) || !seconds(t.value.slice(1)))
         return `“${t.value}” is no bound of a duration. Write duration:>30s or duration:<5m.`;
       break;
+    case "tokens":
+      if (!tokensOf(t.value)) return `“${t.value}” is no bound of tokens. Write tokens:>10k or tokens:<500.`;
+      break;
+    case "metadata":
+      if (t.value.indexOf(":") < 1) return "Name the member: metadata.ticket:T-9.";
+      break;
+    case "order":
+      if (t.value !== "oldest") return `“${t.value}” is no order. Write order:oldest, or nothing for the newest first.`;
+      break;
     case "has":
       if (t.value !== "retry") return `“${t.value}” is nothing that a task has. Write has:retry or -has:retry.`;
   }
@@ -217,7 +258,8 @@ function put(filter: TaskFilter, t: Term): TaskFilter {
   const rest = filter.filter((old) => {
     if (old.key === "id" || t.key === "id") return false;
     if (old.key !== t.key) return true;
-    if (t.key === "duration") return old.value[0] !== t.value[0];
+    if (bounds.includes(t.key)) return old.value[0] !== t.value[0];
+    if (t.key === "metadata") return old.value.split(":")[0] !== t.value.split(":")[0];
     return several.includes(t.key) && old.value !== t.value;
   });
   return [...rest, t];
@@ -232,13 +274,14 @@ const uuid = /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
 export function parse(old: TaskFilter, typed: string, now: number): TaskFilter | string {
   let filter = old;
   const words: string[] = [];
-  for (const [whole, minus, word, raw] of typed.matchAll(/(-?)([\w.]+):((?:"[^"]*"|[^\s"])*)|(?:"[^"]*"|[^\s"])+|"/g)) {
+  for (const [whole, minus, word, raw] of typed.matchAll(/(-?)([\w.][\w.-]*):((?:"[^"]*"|[^\s"])*)|(?:"[^"]*"|[^\s"])+|"/g)) {
     if (word === undefined || raw === undefined || raw.startsWith("//")) {
       if (uuid.test(whole)) filter = put(filter, { key: "id", value: whole });
       else words.push(whole);
       continue;
     }
-    const key = keys.find((k) => k === word.toLowerCase());
+    const member = /^metadata\.(.+)$/i.exec(word)?.[1];
+    const key = member ? "metadata" : keys.find((k) => k === word.toLowerCase());
     if (!key) {
       return `“${word}” is no key. The keys are ${keys.join(", ")}. For a text with a colon write text:"${whole}", for an id id:${whole}`;
     }
@@ -246,14 +289,17 @@ export function parse(old: TaskFilter, typed: string, now: number): TaskFilter |
     const plain = raw.replaceAll('"', "");
     for (const value of several.includes(key) && !quoted ? plain.split(",") : [plain]) {
       const known = key === "state" && states.find((s) => stateNames[s].toLowerCase() === value.toLowerCase());
-      const term: Term = { key, value: known || value, ...(minus ? { not: true } : {}) };
+      const term: Term = { key, value: known || (member ? `${member}:${value}` : value), ...(minus ? { not: true } : {}) };
       const why = fault(term, now);
       if (why !== undefined) return why;
       filter = put(filter, term);
     }
   }
   const text = words.join(" ").replaceAll('"', "").trim();
-  return sorted(text ? put(filter, { key: "text", value: text }) : filter);
+  if (text) filter = put(filter, { key: "text", value: text });
+  if (valuesOf(filter, "tokens").length > 0 && filter.some((t) => t.key === "text" || t.key === "reason"))
+    return "tokens cannot be combined with text or reason.";
+  return sorted(filter);
 }
 
 /** without takes a term out of a filter, or all of a key. */
@@ -270,8 +316,8 @@ export function within(filter: TaskFilter, since: string, until: string): TaskFi
   ]);
 }
 
-/** toggle adds a state to a filter, or takes it out. */
-export function toggle(filter: TaskFilter, state: State): TaskFilter {
-  const old = filter.find((t) => t.key === "state" && !t.not && t.value === state);
-  return old ? without(filter, old) : sorted(put(filter, { key: "state", value: state }));
+/** toggle adds a value to a filter, or takes it out. */
+export function toggle(filter: TaskFilter, value: string, key: Key = "state"): TaskFilter {
+  const old = filter.find((t) => t.key === key && !t.not && t.value === value);
+  return old ? without(filter, old) : sorted(put(filter, { key, value }));
 }

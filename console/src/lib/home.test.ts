@@ -1,6 +1,6 @@
 import { expect, describe as group, test } from "vitest";
-import type { Agent, AgentStats, Stats } from "../api/schema";
-import { attention, beside, changes, hour, spanOf } from "./home";
+import type { Agent, AgentStats, Stats, Task } from "../api/schema";
+import { attention, beside, changes, hour, spanOf, usedBy } from "./home";
 
 /** row has five quiet hours and one that is given, in intervals of an hour. */
 const row = (agent: string, ended: number, failed: number, took: number): AgentStats => ({
@@ -22,6 +22,14 @@ group("home", () => {
     expect(hour(all)).toBe(5);
     expect(spanOf(all.agents, 5, 6)).toEqual({ ended: 40, failed: 5, p95: 2 });
     expect(spanOf([], 0, 6)).toEqual({ ended: 0, failed: 0, p95: undefined });
+  });
+
+  test("adds up tokens and their cost by agent, the dearest first", () => {
+    const of = (agent: string, tokens?: number, cost?: number) => ({ agent, tokens, cost }) as Task;
+    expect(usedBy([of("a", 900), of("b", 10, 0.5), of("b", 20, 0.25), of("c")])).toEqual([
+      { agent: "b", tasks: 2, tokens: 30, cost: 0.75 },
+      { agent: "a", tasks: 1, tokens: 900, cost: 0 },
+    ]);
   });
 
   test("says what became worse", () => {

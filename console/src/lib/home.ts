@@ -1,5 +1,5 @@
 // What the home page says of the statistics: the newest hour beside the hours before, and what needs attention.
-import type { Agent, AgentStats, Stats } from "../api/schema";
+import type { Agent, AgentStats, Stats, Task } from "../api/schema";
 import { percent } from "./amounts";
 import type { Search } from "./search";
 import { duration } from "./time";
@@ -35,6 +35,17 @@ export function spanOf(rows: readonly AgentStats[], from: number, to: number): S
 /** hour returns the index of the interval with which the newest hour begins. */
 export function hour(stats: Stats): number {
   return Math.max(0, stats.buckets - Math.round(3600 / stats.width_seconds));
+}
+
+/** usedBy adds up what tasks report of tokens, by agent, the largest first. */
+export function usedBy(tasks: readonly Task[]): { agent: string; tasks: number; tokens: number; cost: number }[] {
+  const by = new Map<string, ReturnType<typeof usedBy>[number]>();
+  for (const t of tasks) {
+    if (!t.tokens) continue;
+    const sum = by.get(t.agent) ?? { agent: t.agent, tasks: 0, tokens: 0, cost: 0 };
+    by.set(t.agent, { ...sum, tasks: sum.tasks + 1, tokens: sum.tokens + t.tokens, cost: sum.cost + (t.cost ?? 0) });
+  }
+  return [...by.values()].sort((a, b) => b.cost - a.cost || b.tokens - a.tokens);
 }
 
 export interface Remark {

@@ -62,6 +62,22 @@ describe("a list of tasks", () => {
     expect(list.count).toBe(1000);
   });
 
+  test("reads all rows of a chunk again if pages are short now", async () => {
+    const s = server(30);
+    let most = 10;
+    const list = new TaskList((before, limit, signal) => s.fetch(before, Math.min(limit, most), signal), { page: 10, kept: 1 });
+    list.show(0, 29);
+    await list.restart();
+    await settled();
+    most = 3;
+    for (const first of [0, 10, 20]) {
+      list.show(first, first);
+      await settled();
+      expect(list.count).toBe(30);
+      expect(list.at(first + 9)?.id).toBe(id(21 - first));
+    }
+  });
+
   test("reads on behind pages that are empty", async () => {
     const list = new TaskList(server(30, true).fetch, { page: 10 });
     list.show(0, 29);
@@ -80,6 +96,40 @@ describe("a list of tasks", () => {
     ]);
     expect(shown(list)).toEqual([6, 5, 4, 3, 2, 1]);
     expect(list.at(3)?.state).toBe("failed");
+  });
+
+  test("has the oldest first, and puts new ones at the end, also while the reader looks", async () => {
+    const s = server(25, false);
+    const fetch: Fetch = async (from, limit) => {
+      const rows = [...s.tasks.values()].filter((t) => from === undefined || t.id > from);
+      return { tasks: rows.slice(0, limit), next: rows.length > limit ? rows[limit - 1]?.id : undefined };
+    };
+    const list = new TaskList(fetch, { page: 10, kept: 1 }, true);
+    await list.restart();
+    list.apply([{ task: task(26), matches: true }]); // a task of a later page
+    expect(shown(list)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    for (const [index, n] of [
+      [24, 25],
+      [3, 4],
+      [12, 13],
+    ] as const)
+      expect((await list.reach(index))?.id).toBe(id(n));
+    expect(list.ended).toBe(true);
+    list.held = true;
+    list.show(20, 24);
+    await settled();
+    list.apply([{ task: task(27), matches: true }]);
+    expect(list.count).toBe(26);
+    expect(list.at(25)?.id).toBe(id(27));
+    expect(list.waiting).toBe(0);
+    // While the live list was cut, the server has got others.
+    for (const n of [26, 27, 28]) s.tasks.set(id(n), task(n));
+    list.held = false;
+    await list.refresh();
+    await settled();
+    expect(list.count).toBe(28);
+    expect(list.at(27)?.id).toBe(id(28));
+    expect(list.indexOf(id(26))).toBe(25);
   });
 
   test("moves no row while the reader looks, and gathers new ones", async () => {

@@ -8,8 +8,8 @@ export interface TaskPage {
   searched_since?: string;
 }
 
-/** Fetch reads a page: tasks with an id below before, the newest first. */
-export type Fetch = (before: string | undefined, limit: number, signal: AbortSignal) => Promise<TaskPage>;
+/** Fetch reads a page: the tasks behind an id in the order of the list. */
+export type Fetch = (from: string | undefined, limit: number, signal: AbortSignal) => Promise<TaskPage>;
 
 interface Chunk {
   /** before is the cursor from which the chunk was read. */
@@ -41,10 +41,10 @@ export const sizes: Sizes = { page: 100, kept: 20, most: 380_000, live: 2_000, g
 export class TaskList {
   /** version changes with every change, for useSyncExternalStore. */
   version = 0;
-  /** dropped is how many of the newest rows have no place any more. */
+  /** dropped is how many of the first rows have no place any more. */
   dropped = 0;
   loading = false;
-  /** ended says that the oldest task was read. */
+  /** ended says that the last task was read. */
   ended = false;
   /** started says that the first page was read. */
   started = false;
@@ -60,9 +60,9 @@ export class TaskList {
   private offsets: number[] = [];
   private next: string | undefined;
   private gathered = new Map<string, Task>();
-  /** lost is how many tasks were gathered and forgotten again, and lostUpTo the newest of them. */
+  /** lost is how many tasks were gathered and forgotten again, and lostUpTo the first of them. */
   private lost = 0;
-  private lostUpTo = "";
+  private lostUpTo: string | undefined;
   /** left are tasks that do not match any more, and keep their place. */
   private left = new Set<string>();
   private listeners = new Set<() => void>();
@@ -71,10 +71,18 @@ export class TaskList {
   private wanted: [number, number] = [0, 0];
   private readonly fetch: Fetch;
   private readonly sizes: Sizes;
+  /** oldest says that the oldest task is the first. */
+  readonly oldest: boolean;
 
-  constructor(fetch: Fetch, some: Partial<Sizes> = {}) {
+  constructor(fetch: Fetch, some: Partial<Sizes> = {}, oldest = false) {
     this.fetch = fetch;
     this.sizes = { ...sizes, ...some };
+    this.oldest = oldest;
+  }
+
+  /** behind says whether the task with id a comes after the one with id b. */
+  private behind(a: string, b: string): boolean {
+    return this.oldest ? a > b : a < b;
   }
 
   subscribe = (tell: () => void): (() => void) => {
@@ -157,7 +165,7 @@ export class TaskList {
     return this.at(index);
   }
 
-  /** restart reads the list from the newest task again. */
+  /** restart reads the list from its first task again. */
   async restart(): Promise<void> {
     this.abort.abort();
     this.abort = new AbortController();
@@ -171,7 +179,7 @@ export class TaskList {
     this.error = undefined;
     this.gathered.clear();
     this.lost = 0;
-    this.lostUpTo = "";
+    this.lostUpTo = undefined;
     this.left.clear();
     this.wanted = [0, this.wanted[1] - this.wanted[0]];
     this.changed();
@@ -238,10 +246,19 @@ export class TaskList {
     const { signal } = this.abort;
     chunk.loading = true;
     try {
-      const page = await this.fetch(chunk.before, this.sizes.page, signal);
-      if (signal.aborted) return;
-      const after = this.chunks[this.chunks.indexOf(chunk) + 1]?.before;
-      chunk.rows = after === undefined ? page.tasks : page.tasks.filter((t) => t.id >= after);
+      const rows: Task[] = [];
+      let before = chunk.before;
+      let after: string | undefined;
+      do {
+        const page: TaskPage = await this.fetch(before, this.sizes.page, signal);
+        if (signal.aborted) return;
+        rows.push(...page.tasks);
+        before = page.next;
+        after = this.chunks[this.chunks.indexOf(chunk) + 1]?.before ?? this.next;
+        // A page may be short, and a chunk longer than a page.
+      } while (before !== undefined && (after === undefined || this.behind(after, before)));
+      const end = after;
+      chunk.rows = end === undefined ? rows : rows.filter((t) => !this.behind(t.id, end));
       chunk.count = chunk.rows.length;
       chunk.used = ++this.clock;
       chunk.loading = false;
@@ -281,7 +298,7 @@ export class TaskList {
       if (!chunk.rows) continue;
       const first = chunk.rows[0];
       const last = chunk.rows.at(-1);
-      if (!first || !last || id > first.id || id < last.id) continue;
+      if (!first || !last || this.behind(first.id, id) || this.behind(id, last.id)) continue;
       const n = chunk.rows.findIndex((t) => t.id === id);
       return n < 0 ? undefined : [chunk, n];
     }
@@ -302,8 +319,9 @@ export class TaskList {
           else this.left.add(task.id);
         } else this.remove(chunk, n);
       } else if (!matches) this.gathered.delete(task.id);
-      else if (this.held || this.dropped > 0) {
-        if (this.placed(task.id) && task.id > this.lostUpTo) this.gathered.set(task.id, task);
+      else if ((this.held && !this.last(task.id)) || this.dropped > 0) {
+        const lost = this.lostUpTo !== undefined && !this.behind(this.lostUpTo, task.id);
+        if (this.placed(task.id) && !lost) this.gathered.set(task.id, task);
       } else this.insert(task);
     }
     this.chunks = this.chunks.filter((c) => c.count > 0 || !c.rows);
@@ -325,12 +343,12 @@ export class TaskList {
     }
     this.evict();
     if (this.gathered.size <= this.sizes.gathered) return;
-    const ids = [...this.gathered.keys()].sort();
+    const ids = [...this.gathered.keys()].sort((a, b) => (this.behind(a, b) ? -1 : 1));
     // Half of them, so that not every task sorts them.
     const lost = ids.slice(0, ids.length - this.sizes.gathered / 2);
     for (const id of lost) this.gathered.delete(id);
     this.lost += lost.length;
-    this.lostUpTo = lost.at(-1) ?? "";
+    this.lostUpTo = lost.at(-1);
   }
 
   private remove(chunk: Chunk, n: number): void {
@@ -340,21 +358,29 @@ export class TaskList {
 
   /** placed says whether a task would be among those that were read. */
   private placed(id: string): boolean {
-    return this.ended || this.next === undefined || id >= this.next;
+    return this.ended || this.next === undefined || !this.behind(id, this.next);
+  }
+
+  /** last says whether a task would be behind all rows, where it moves none. */
+  private last(id: string): boolean {
+    const chunk = this.chunks.at(-1);
+    const row = chunk?.rows?.at(-1)?.id ?? chunk?.before;
+    return row !== undefined && this.behind(id, row) && this.count < this.sizes.most;
   }
 
   private insert(task: Task): void {
     if (!this.placed(task.id)) return;
-    const i = this.chunks.findLastIndex((c, n) => n === 0 || (c.before !== undefined && task.id < c.before));
+    const i = this.chunks.findLastIndex((c, n) => n === 0 || (c.before !== undefined && this.behind(task.id, c.before)));
     const chunk = this.chunks[Math.max(i, 0)];
     if (!chunk) {
       this.chunks.push({ before: undefined, count: 1, rows: [task], used: ++this.clock });
       this.changed();
       return;
     }
-    chunk.count++;
+    // A chunk that is not in memory may have the task already. It is counted when it is read again.
     if (!chunk.rows) return;
-    const at = chunk.rows.findIndex((t) => t.id < task.id);
+    chunk.count++;
+    const at = chunk.rows.findIndex((t) => this.behind(t.id, task.id));
     chunk.rows = chunk.rows.toSpliced(at < 0 ? chunk.rows.length : at, 0, task);
     // The first chunk grows with each new task.
     if (chunk.rows.length > 2 * this.sizes.page) {
@@ -391,7 +417,7 @@ export class TaskList {
     this.bound();
   }
 
-  /** refresh reads the newest tasks, after changes may have been missed. The others are read when they are shown. */
+  /** refresh reads the first tasks, after changes may have been missed. The others are read when they are shown. */
   async refresh(): Promise<void> {
     if (!this.started || this.loading) return;
     const { signal } = this.abort;
@@ -403,7 +429,8 @@ export class TaskList {
     }
     if (signal.aborted) return;
     this.apply(page.tasks.map((task) => ({ task, matches: true })));
-    for (const chunk of this.chunks.slice(1)) chunk.stale = true;
+    // What is new to an old list may be behind its first page.
+    for (const chunk of this.chunks.slice(this.oldest ? 0 : 1)) chunk.stale = true;
     this.show(...this.wanted);
   }
 }

@@ -11,6 +11,11 @@ const units: [limit: number, seconds: number, name: string][] = [
   [Number.POSITIVE_INFINITY, 365 * 86_400, "y"],
 ];
 
+/** since returns "4m". */
+export function since(at: Date, now: number): string {
+  return relative(at, now).replace(/ ago$|^in /, "");
+}
+
 /** relative returns "3m ago", or "in 3m". */
 export function relative(at: Date, now: number): string {
   const seconds = Math.round((now - at.getTime()) / 1000);
@@ -37,10 +42,9 @@ export function zoneName(zone: Settings["zone"]): string {
   return local;
 }
 
-/** absolute returns "2026-11-26 23:46:49", of today only the time. */
-export function absolute(at: Date, zone: Settings["zone"], now: number): string {
-  const [day, time] = parts(at, zone);
-  return day === parts(new Date(now), zone)[0] ? time : `${day} ${time}`;
+/** absolute returns "2026-11-26 23:46:49". */
+export function absolute(at: Date, zone: Settings["zone"]): string {
+  return parts(at, zone).slice(0, 2).join(" ");
 }
 
 /** exact returns the whole time with milliseconds and its zone. */
@@ -83,7 +87,7 @@ function onTick(tell: () => void): () => void {
 export function useShownTime(at: Date): string {
   return useShown(() => {
     const { times, zone } = settings();
-    return times === "relative" ? relative(at, Date.now()) : absolute(at, zone, Date.now());
+    return times === "relative" ? relative(at, Date.now()) : absolute(at, zone);
   });
 }
 

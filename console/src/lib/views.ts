@@ -1,6 +1,7 @@
-// Saved views: filters with names. They stay in this browser.
-import { useSyncExternalStore } from "react";
-import type { Search } from "./search";
+// Views: filters with names, which the server keeps for the operators of a tenant.
+import { useQuery } from "@tanstack/react-query";
+import { get } from "../api/client";
+import { parseSearch, type Search } from "./search";
 
 export interface View {
   name: string;
@@ -15,46 +16,15 @@ export const builtin: View[] = [
   { name: "Failed today", search: { state: ["failed", "rejected"], since: "24h" } },
 ];
 
-const name = "holdfast.views";
-const listeners = new Set<() => void>();
-let current: View[] = load();
+const none: View[] = [];
 
-function load(): View[] {
-  try {
-    const list: unknown = JSON.parse(localStorage.getItem(name) ?? "[]");
-    return Array.isArray(list)
-      ? list.filter((v): v is View => typeof v?.name === "string" && typeof v?.search === "object")
-      : [];
-  } catch {
-    return [];
-  }
-}
-
-function store(next: View[]): void {
-  current = next;
-  try {
-    localStorage.setItem(name, JSON.stringify(next));
-  } catch {
-    // A browser without storage keeps them until the tab is closed.
-  }
-  for (const tell of listeners) tell();
-}
-
-/** saveView saves a view. One with the same name is replaced. */
-export function saveView(view: View): void {
-  store([...current.filter((v) => v.name !== view.name), view]);
-}
-
-export function deleteView(view: View): void {
-  store(current.filter((v) => v !== view));
-}
-
+/** useViews returns the saved ones; until the server answers, none. */
 export function useViews(): View[] {
-  return useSyncExternalStore(
-    (tell) => {
-      listeners.add(tell);
-      return () => listeners.delete(tell);
-    },
-    () => current,
-  );
+  const { data } = useQuery({
+    queryKey: ["views"],
+    queryFn: async ({ signal }) =>
+      (await get("/views", { signal })).views.map((v): View => ({ name: v.name, search: parseSearch(`?${v.filter}`) })),
+    staleTime: 60_000,
+  });
+  return data ?? none;
 }

@@ -1,7 +1,7 @@
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { get, post } from "../api/client";
+import { ApiError, get, post } from "../api/client";
 import type { AgentDetail, FailureGroup, Worker } from "../api/schema";
 import { Badge, Tag } from "../components/Badge";
 import { Button } from "../components/Button";
@@ -9,14 +9,16 @@ import { Chart } from "../components/Chart";
 import { Confirm } from "../components/Confirm";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
+import { GuideLink } from "../components/GuideLink";
 import { JsonView } from "../components/JsonView";
 import { Page } from "../components/Page";
 import { Facts, List, Panel, Text, type Tile, Tiles } from "../components/Panel";
 import { Tabs } from "../components/Tabs";
-import { Time } from "../components/Time";
+import { Since, Time } from "../components/Time";
 import { toast } from "../components/Toast";
 import { useActRefusal, useMe } from "../layout/me";
-import { count, percent, plural, rate } from "../lib/amounts";
+import { count, money, percent, plural, rate, short } from "../lib/amounts";
+import { over, usedBy } from "../lib/home";
 import { refresh } from "../lib/refresh";
 import { one, type Search } from "../lib/search";
 import { failuresOf, summarise, timesOf, type Window, windowOf, windowSeconds } from "../lib/stats";
@@ -70,7 +72,13 @@ export function AgentPage() {
         </>
       }
     >
-      {agent.error && <ErrorBox error={agent.error} retry={() => agent.refetch()} />}
+      {agent.error && (
+        <ErrorBox
+          error={agent.error}
+          retry={() => agent.refetch()}
+          title={isUnknown(agent.error) ? "There is no such agent" : undefined}
+        />
+      )}
       {agent.isPending && <p className="muted">Loading…</p>}
       {agent.data && (
         <>
@@ -90,6 +98,10 @@ export function AgentPage() {
       )}
     </Page>
   );
+}
+
+function isUnknown(error: unknown): boolean {
+  return error instanceof ApiError && error.problem.reason === "not_found";
 }
 
 /** advice says what brings an agent of this kind back. */
@@ -119,7 +131,7 @@ function Sick({ agent }: { agent: AgentDetail }) {
         {agent.health_since && (
           <>
             {" "}
-            since <Time at={agent.health_since} />
+            for <Since at={agent.health_since} />
           </>
         )}
       </strong>
@@ -129,6 +141,7 @@ function Sick({ agent }: { agent: AgentDetail }) {
           ? "See the reasons at Failures."
           : `Its tasks wait, and begin by themselves. ${adviceFor(agent.kind)}`}
       </span>
+      <GuideLink guide="stuck" />
     </div>
   );
 }
@@ -139,6 +152,13 @@ function Overview({ agent, window }: { agent: AgentDetail; window: Window }) {
   const sum = useMemo(() => (row ? summarise(row) : undefined), [row]);
   const times = useMemo(() => (stats.data ? timesOf(stats.data) : []), [stats.data]);
   const failed = useMemo(() => (row ? failuresOf(row) : []), [row]);
+  const { data: me } = useMe();
+  const newest = useQuery({
+    queryKey: ["tasks", "agent", agent.name],
+    queryFn: ({ signal }) => get("/tasks", { query: { agent: [agent.name], limit: 100 }, signal }),
+    refetchInterval: refresh.seldom,
+  });
+  const used = usedBy(newest.data?.tasks ?? [])[0];
   const tiles: Tile[] = [];
   const q = agent.queue;
   if (q) {
@@ -148,31 +168,52 @@ function Overview({ agent, window }: { agent: AgentDetail; window: Window }) {
         value: count(q.waiting),
         note: q.oldest_seconds >= 1 ? `oldest: ${duration(q.oldest_seconds * 1000)}` : "nothing is late",
         tone: q.oldest_seconds > 60 ? "warn" : undefined,
+        search: { agent: agent.name, state: ["submitted"] },
       },
       {
         name: "Running",
         value: count(q.running),
         note: agent.concurrency ? `${agent.concurrency} at a time per replica` : "as many as its workers take",
+        search: { agent: agent.name, state: ["working"] },
       },
-      { name: "Parked", value: count(q.parked ?? 0), note: "wait for their client" },
+      {
+        name: "Parked",
+        value: count(q.parked ?? 0),
+        note: "wait for their client",
+        search: { agent: agent.name, state: ["input-required", "auth-required"] },
+      },
       { name: "Timers and calls", value: count((q.timers ?? 0) + (q.calls ?? 0)), note: "go on by themselves" },
     );
   }
   if (sum) {
     tiles.push(
-      { name: `Ended, ${window}`, value: count(sum.ended), note: rate(sum.ended, windowSeconds[window]) },
+      {
+        name: `Ended, ${window}`,
+        value: count(sum.ended),
+        note: rate(sum.ended, windowSeconds[window]),
+        search: { agent: agent.name, state: ["completed", "failed", "canceled", "rejected"], since: window },
+      },
       {
         name: "Failed",
         value: percent(sum.failed, sum.ended),
         note: plural(sum.failed, "task"),
         tone: sum.failed > 0 ? "bad" : undefined,
+        search: { agent: agent.name, state: ["failed", "rejected"], since: window },
       },
       {
         name: "Run, median",
         value: sum.p50 === undefined ? "–" : duration(sum.p50 * 1000),
         note: sum.p95 === undefined ? "nothing ran" : `95%: ${duration(sum.p95 * 1000)}`,
+        search: sum.p95 === undefined ? undefined : { agent: agent.name, duration: `>${over(sum.p95)}`, since: window },
       },
     );
+  }
+  if (used) {
+    tiles.push({
+      name: "Tokens",
+      value: short(used.tokens),
+      note: `${used.cost > 0 ? `${money(used.cost, me?.currency)} ` : ""}of ${plural(used.tasks, "task")} among its newest 100`,
+    });
   }
   return (
     <div className="panels-stack">
@@ -193,7 +234,7 @@ function Overview({ agent, window }: { agent: AgentDetail; window: Window }) {
               So many tasks have ended that only those since <Time at={row.counted_since} /> are counted.
             </p>
           )}
-          <div className="panels">
+          <div className="panels agent-panels">
             <Panel title="Throughput" note="tasks that ended">
               <Chart
                 label={`Tasks that ended: ${count(sum.ended)} in ${window}`}
@@ -235,13 +276,14 @@ function Overview({ agent, window }: { agent: AgentDetail; window: Window }) {
               />
             </Panel>
           </div>
+          {sum.failed > 0 && <Failures name={agent.name} window={window} most={3} />}
         </>
       )}
     </div>
   );
 }
 
-function Failures({ name, window }: { name: string; window: Window }) {
+function Failures({ name, window, most }: { name: string; window: Window; most?: number }) {
   const failures = useQuery({
     queryKey: ["failures", name, window],
     queryFn: ({ signal }) => get("/agents/{name}/failures", { path: { name }, query: { window }, signal }),
@@ -274,7 +316,7 @@ function Failures({ name, window }: { name: string; window: Window }) {
     >
       <List<FailureGroup>
         label="Reasons of failures"
-        rows={failures.data.groups}
+        rows={failures.data.groups.slice(0, most)}
         id={(g) => g.state + g.reason}
         fields={[
           { name: "Tasks", end: true, cell: (g) => <b>{count(g.tasks)}</b> },
@@ -325,7 +367,11 @@ function Workers({ name }: { name: string }) {
   if (!workers.data) return <p className="muted">Loading…</p>;
   if (workers.data.workers.length === 0) {
     return (
-      <EmptyState title="No worker has connected" command="pip install holdfast-agent   # or npm install @holdfast-a2a/agent">
+      <EmptyState
+        guide="workers"
+        title="No worker has connected"
+        command="pip install holdfast-agent   # or npm install @holdfast-a2a/agent"
+      >
         This agent runs in processes of its own, which connect to any replica. Start one with the SDK for Python, TypeScript or
         Go, and the name <code>{visible(name)}</code>.
       </EmptyState>

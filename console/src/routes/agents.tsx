@@ -9,7 +9,7 @@ import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
 import { Page } from "../components/Page";
 import { Choice } from "../components/Panel";
-import { Time } from "../components/Time";
+import { Since } from "../components/Time";
 import { count, percent, rate } from "../lib/amounts";
 import { refresh } from "../lib/refresh";
 import { one } from "../lib/search";
@@ -57,6 +57,7 @@ export function AgentsPage() {
       {stats.error && <ErrorBox error={stats.error} retry={() => stats.refetch()} title="The charts could not be read" />}
       {agents.data && all.length === 0 && (
         <EmptyState
+          guide="agents"
           title="No agent is configured"
           command={"agents:\n  - name: hello\n    default: true\n    executor: {kind: worker}"}
         >
@@ -104,12 +105,26 @@ function Card({ agent, stats, row, window }: { agent: Agent; stats?: Stats; row?
         <p className="agent-away">
           {agent.health_since && (
             <span>
-              Since <Time at={agent.health_since} />:
+              {agent.health} for <Since at={agent.health_since} />:
             </span>
           )}{" "}
           {visible(agent.health_reason ?? "")}
         </p>
       )}
+      <p className="agent-links">
+        <Link to="/talk" search={{ agent: agent.name }}>
+          Talk
+        </Link>
+        <Link to="/tasks" search={{ agent: agent.name }}>
+          Recent tasks
+        </Link>
+        {sum !== undefined && sum.failed > 0 && (
+          <Link to="/tasks" search={{ agent: agent.name, state: ["failed", "rejected"], since: window }}>
+            Failures
+          </Link>
+        )}
+      </p>
+      {agent.description && <p className="agent-says muted">{visible(agent.description)}</p>}
       <dl className="agent-queue">
         {agent.queue && (
           <>

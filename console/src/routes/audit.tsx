@@ -173,6 +173,7 @@ function Log() {
       {list.data && entries.length === 0 ? (
         <div className="page-body">
           <EmptyState
+            guide="audit"
             title={filtered ? "No entry matches" : "The audit log is empty"}
             action={
               hasNextPage ? (
@@ -198,15 +199,8 @@ function Log() {
           onVisible={(_first, last) => {
             if (last >= entries.length - 20 && hasNextPage && !isFetching) fetchNextPage();
           }}
-          footer={
-            isFetching
-              ? "Loading older ones…"
-              : hasNextPage
-                ? undefined
-                : entries.length > 0
-                  ? "This is the beginning of the log."
-                  : undefined
-          }
+          loading={isFetching}
+          footer={!hasNextPage && entries.length > 0 && "This is the beginning of the log."}
         />
       )}
       <Dialog open={open !== undefined} onClose={() => setOpen(undefined)} title={open?.action ?? ""} wide>

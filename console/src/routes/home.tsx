@@ -1,19 +1,22 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+import { type ReactNode, Suspense } from "react";
 import { get } from "../api/client";
 import { ErrorBox } from "../components/ErrorBox";
 import { Histogram } from "../components/Histogram";
 import { Page } from "../components/Page";
-import { Panel } from "../components/Panel";
+import { Facts, Panel } from "../components/Panel";
+import { later } from "../layout/later";
 import { useMe } from "../layout/me";
-import { count, percent, plural, rate, short } from "../lib/amounts";
-import { attention, beside, changes, hour, over, type Remark, spanOf } from "../lib/home";
+import { count, money, percent, plural, rate, short } from "../lib/amounts";
+import { attention, beside, changes, hour, over, type Remark, spanOf, usedBy } from "../lib/home";
 import { refresh } from "../lib/refresh";
 import type { Search } from "../lib/search";
 import { visible } from "../lib/text";
 import { duration } from "../lib/time";
 import "./home.css";
+
+const First = later(() => import("../talk/First").then((file) => file.First));
 
 /** sample is how many tasks the tokens of the hour are read of. */
 const sample = 200;
@@ -70,7 +73,10 @@ export function HomePage() {
   const oldest = Math.max(0, ...queues.map((q) => q.oldest_seconds));
   const counts = open.data?.counts ?? {};
   const asks = (counts["input-required"] ?? 0) + (counts["auth-required"] ?? 0);
-  const tokens = newest.data?.tasks.reduce((sum, t) => sum + (t.tokens ?? 0), 0);
+  const used = usedBy(newest.data?.tasks ?? []);
+  const tokens = used.reduce((sum, a) => sum + a.tokens, 0);
+  const cost = used.reduce((sum, a) => sum + a.cost, 0);
+  const ofWhich = newest.data?.next ? `of the newest ${sample} tasks` : "of the tasks of the last hour";
   const hourAgo: Search = { since: "1h" };
   return (
     <Page title="Home">
@@ -136,10 +142,20 @@ export function HomePage() {
         <Tile
           name="Tokens"
           value={tokens ? short(tokens) : "–"}
-          note={newest.data?.next ? `of the newest ${sample} tasks` : "of the tasks of the last hour"}
+          note={cost > 0 ? `${money(cost, me?.currency)} ${ofWhich}` : ofWhich}
           search={hourAgo}
         />
       </div>
+      {used.length > 1 && (
+        <Panel title="Tokens by agent" note={ofWhich}>
+          <Facts
+            facts={used.map((a) => [
+              visible(a.agent),
+              `${short(a.tokens)} of ${plural(a.tasks, "task")}${a.cost > 0 ? `, ${money(a.cost, me?.currency)}` : ""}`,
+            ])}
+          />
+        </Panel>
+      )}
       {day.data && (
         <Panel
           title="Tasks of the last 24 hours"
@@ -154,7 +170,20 @@ export function HomePage() {
 
 function DayOf({ counts }: { counts: Parameters<typeof Histogram>[0]["counts"] }) {
   const navigate = useNavigate();
-  if (Object.keys(counts.created).length === 0) {
+  const none = Object.keys(counts.created).length === 0;
+  const any = useQuery({
+    queryKey: ["tasks", "any"],
+    enabled: none,
+    queryFn: ({ signal }) => get("/tasks", { query: { limit: 1 }, signal }),
+  });
+  if (none && any.data?.tasks.length === 0 && !any.data.next) {
+    return (
+      <Suspense>
+        <First />
+      </Suspense>
+    );
+  }
+  if (none) {
     return (
       <p className="home-none">
         No task was created in that time. <Link to="/talk">Talk to an agent</Link>, or send a message in a terminal:{" "}

@@ -37,7 +37,7 @@ export function InboxPage() {
       {error && <ErrorBox error={error} retry={() => refetch()} />}
       {!data && !error && <p className="muted">Loading…</p>}
       {data?.tasks.length === 0 && (
-        <EmptyState title="Nobody waits for an answer">
+        <EmptyState guide="questions" title="Nobody waits for an answer">
           A task appears here when its agent asks its client for input or a login. You answer in the client’s name.
         </EmptyState>
       )}

@@ -16,7 +16,7 @@ import { jobFilter, jobTone, jobWord } from "../lib/jobs";
 
 export function JobsPage() {
   const navigate = useNavigate();
-  const { data, error, fetchNextPage, hasNextPage, isFetching, refetch } = useInfiniteQuery({
+  const { data, error, fetchNextPage, hasNextPage, isFetching, isPending, refetch } = useInfiniteQuery({
     queryKey: ["jobs"],
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam, signal }) => get("/jobs", { query: { before: pageParam, limit: 100 }, signal }),
@@ -39,12 +39,12 @@ export function JobsPage() {
           <ErrorBox error={error} retry={() => void refetch()} title="The jobs were not read" />
         </div>
       ) : data && jobs.length === 0 ? (
-        <EmptyState title="No jobs yet" action={<Link to="/tasks">Go to the tasks</Link>}>
+        <EmptyState guide="jobs" title="No jobs yet" action={<Link to="/tasks">Go to the tasks</Link>}>
           A job acts on all tasks that a filter selects, on the server. Filter the tasks, select one, choose “Select all that
           match”, and then what to do. A dry run counts them first.
         </EmptyState>
       ) : (
-        <DataTable label="Jobs" columns={columns} rows={rows} onOpen={open} onVisible={visible} />
+        <DataTable label="Jobs" columns={columns} rows={rows} loading={isPending} onOpen={open} onVisible={visible} />
       )}
     </Page>
   );

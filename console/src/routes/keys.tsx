@@ -171,7 +171,11 @@ function Keys({ choice }: { choice: ReactNode }) {
       )}
       {list.data && keys.length === 0 ? (
         <div className="page-body">
-          <EmptyState title="There is no API key" command="holdfast api-keys create --subject alice --scope weather:use">
+          <EmptyState
+            guide="keys"
+            title="There is no API key"
+            command="holdfast api-keys create --subject alice --scope weather:use"
+          >
             Clients and scripts authenticate with keys. A key acts as a subject of a tenant, and may do what its scopes allow.
             Create one here, or in a terminal.
           </EmptyState>
@@ -181,6 +185,7 @@ function Keys({ choice }: { choice: ReactNode }) {
           label="API keys"
           columns={columns}
           rows={rowsOf(keys, (k) => k.id)}
+          loading={list.isPending}
           footer={
             hasNextPage && (
               <Button busy={isFetching} onClick={() => fetchNextPage()}>

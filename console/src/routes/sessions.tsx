@@ -68,12 +68,17 @@ export function Sessions() {
       )}
       {list.data?.sessions.length === 0 ? (
         <div className="page-body">
-          <EmptyState title="No browser is signed in">
+          <EmptyState guide="credentials" title="No browser is signed in">
             A session begins when an operator signs in. Scripts that send a key or a token with each request have none.
           </EmptyState>
         </div>
       ) : (
-        <DataTable label="Sessions" columns={columns} rows={rowsOf(list.data?.sessions, (s) => s.id)} />
+        <DataTable
+          label="Sessions"
+          columns={columns}
+          rows={rowsOf(list.data?.sessions, (s) => s.id)}
+          loading={list.isPending}
+        />
       )}
       <Confirm
         open={ending !== undefined}

@@ -432,7 +432,7 @@ function Doctor() {
       >
         {doctor.error && <ErrorBox error={doctor.error} retry={() => doctor.refetch()} title="The checks did not run" />}
         {found?.checks.length === 0 && (
-          <EmptyState title="No check ran" command="holdfast doctor">
+          <EmptyState guide="failing" title="No check ran" command="holdfast doctor">
             Run it in a terminal at the server's configuration instead.
           </EmptyState>
         )}

@@ -1,10 +1,11 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 import { ApiError } from "../api/client";
 import type { LiveState } from "../api/live";
 import type { Call, TaskDetail } from "../api/schema";
 import { Badge, Tag } from "../components/Badge";
-import { Copy } from "../components/Copy";
+import { Copy, write } from "../components/Copy";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
 import type { MenuItem } from "../components/Menu";
@@ -12,6 +13,7 @@ import { Page } from "../components/Page";
 import { Text } from "../components/Panel";
 import { StatusLine } from "../components/StatusLine";
 import { Tabs } from "../components/Tabs";
+import { toast } from "../components/Toast";
 import { useMedia } from "../lib/media";
 import { one, type Search } from "../lib/search";
 import { useShortcut } from "../lib/shortcuts";
@@ -19,6 +21,8 @@ import { isFinal } from "../lib/states";
 import { line, visible } from "../lib/text";
 import { duration } from "../lib/time";
 import { useStable } from "../lib/useStable";
+import { copyAs, talks, targetOf } from "../talk/copy";
+import { about } from "../talk/wire";
 import { type Action, ActionButtons, possible, ResultBar, useActions, useRefusal } from "../task/Actions";
 import { ArtifactsView } from "../task/ArtifactsView";
 import { Compare, type Sides } from "../task/Compare";
@@ -43,7 +47,7 @@ export function TaskPage() {
     return (
       <Page title="Task" name={id}>
         {isGone(detail.error) ? (
-          <EmptyState title="There is no such task">
+          <EmptyState guide="retention" title="There is no such task">
             It may be purged or past its retention, belong to another tenant, or have another id: {id.slice(0, 100)}
           </EmptyState>
         ) : (
@@ -76,6 +80,7 @@ function shortId(task: TaskDetail): string {
 function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: unknown }) {
   const search = route.useSearch() as Search;
   const navigate = useNavigate();
+  const client = useQueryClient();
   const hash = Number(/^#?seq-(\d+)$/.exec(location.hash)?.[1] ?? 0);
   const asked = Number(one(search, "seq") ?? (hash || 0));
   const seq = Number.isInteger(asked) && asked > 0 ? Math.min(asked, task.last_seq) : undefined;
@@ -141,6 +146,12 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
       },
     },
     {
+      name: "Copy as curl",
+      // Only who may act learns how clients call an agent.
+      disabled: refused("retry") !== "",
+      run: () => void copyRequest(),
+    },
+    {
       name: "Compare",
       // What most readers want to compare: with its retry, or the last two runs.
       run: () =>
@@ -152,6 +163,17 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
         }),
     },
   ];
+
+  /** copyRequest copies the request GetTask of A2A as a command. */
+  const copyRequest = async () => {
+    try {
+      const request = about({ version: "1.0", binding: "rest" }, "get", task.task_id);
+      await write(copyAs("curl", request, targetOf(await client.fetchQuery(talks), task.agent)));
+      toast("Copied as curl");
+    } catch (error) {
+      toast("Not copied", visible(error instanceof Error ? error.message : String(error)));
+    }
+  };
 
   useTabKeys(tab, (next) => void go({ tab: next }));
   const last = runs.data?.runs.findLast((r) => r.outcome === "failed" || r.outcome === "rejected" || r.error);
@@ -224,7 +246,7 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
       {!wide && (
         <details className="task-facts-closed">
           <summary>Facts: {task.agent.slice(0, 40)}</summary>
-          <Facts task={task} events={story.events} />
+          <Facts task={task} events={story.events} artifacts={artifacts.list} />
         </details>
       )}
       <div className="task">
@@ -309,7 +331,7 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
         {wide && (
           // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard must reach it
           <aside className="task-facts" aria-label="Facts" tabIndex={0}>
-            <Facts task={task} events={story.events} />
+            <Facts task={task} events={story.events} artifacts={artifacts.list} />
           </aside>
         )}
       </div>
@@ -319,11 +341,7 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
 }
 
 function Count({ n, bad }: { n: number; bad?: boolean }) {
-  return n === 0 ? null : (
-    <span className="task-count" data-bad={bad || undefined}>
-      {n > 499 ? "500+" : n}
-    </span>
-  );
+  return n === 0 ? null : <Tag tone={bad ? "bad" : "neutral"}>{n > 499 ? "500+" : n}</Tag>;
 }
 
 /** useTabKeys binds 1 to 5 to the tabs. */

@@ -1,11 +1,11 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { get } from "../api/client";
+import { Suspense, useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { get, put, remove } from "../api/client";
 import { type LiveState, useLive } from "../api/live";
 import type { Counts as CountsOf, Task } from "../api/schema";
 import { Badge, Tag } from "../components/Badge";
-import { BulkBar, type Selection } from "../components/BulkBar";
+import type { Selection } from "../components/BulkBar";
 import { Button } from "../components/Button";
 import { type Column, DataTable, type TableHandle } from "../components/DataTable";
 import { Dialog } from "../components/Dialog";
@@ -18,7 +18,9 @@ import { Menu } from "../components/Menu";
 import { Page } from "../components/Page";
 import { StatusText } from "../components/StatusLine";
 import { Time } from "../components/Time";
-import { short } from "../lib/amounts";
+import { later } from "../layout/later";
+import { useActRefusal } from "../layout/me";
+import { money, short } from "../lib/amounts";
 import {
   firstOf,
   fromSearch,
@@ -28,6 +30,8 @@ import {
   toggle,
   toQuery,
   toSearch,
+  unplain,
+  valuesOf,
   within,
   without,
 } from "../lib/filter";
@@ -41,8 +45,11 @@ import { isFinal, stateNames, states } from "../lib/states";
 import { TaskList } from "../lib/taskList";
 import { line, shortId, visible } from "../lib/text";
 import { duration, useShown } from "../lib/time";
-import { builtin, deleteView, saveView, useViews, type View } from "../lib/views";
+import { builtin, useViews, type View } from "../lib/views";
 import "./tasks.css";
+
+const First = later(() => import("../talk/First").then((file) => file.First));
+const BulkBar = later(() => import("../components/BulkBar").then((file) => file.BulkBar));
 
 export function TasksPage() {
   const search = useSearch({ strict: false }) as Search;
@@ -59,7 +66,7 @@ export function TasksPage() {
 
   return (
     <Page title="Tasks" fixed actions={plain && <Live state={live} />}>
-      <Views current={key} filter={filter} />
+      <Views current={key} />
       <div className="tasks-bar">
         <FilterField filter={filter} onChange={change} suggestions={suggestions} />
         <Columns />
@@ -75,19 +82,25 @@ export function TasksPage() {
           <div className="histogram" />
         ))}
       {plain && <Counts filter={filter} onChange={change} data={counts} />}
+      {plain && counts && <Agents filter={filter} onChange={change} counts={counts.agents} />}
       <List key={key} filter={filter} onChange={change} onLive={setLive} onRead={setRead} onSuggestions={setSuggestions} />
     </Page>
   );
 }
 
 /** Views are filters with names. */
-function Views({ current, filter }: { current: string; filter: TaskFilter }) {
+function Views({ current }: { current: string }) {
   const saved = useViews();
+  const queries = useQueryClient();
+  const refusal = useActRefusal();
   const navigate = useNavigate();
+  const [error, setError] = useState<unknown>();
+  const again = () => queries.invalidateQueries({ queryKey: ["views"] });
   const [naming, setNaming] = useState(false);
+  const [failed, setFailed] = useState<unknown>();
   const keyOf = (view: View) => stringifySearch(toSearch(fromSearch(view.search)));
   const known = [...builtin, ...saved].some((v) => keyOf(v) === current);
-  useShortcut(known ? undefined : "s", "Save the filter as a view", "Tasks", () => setNaming(true));
+  useShortcut(known || refusal ? undefined : "s", "Save the filter as a view", "Tasks", () => setNaming(true));
   return (
     <nav className="views" aria-label="Views">
       {[...builtin, ...saved].map((view) => (
@@ -95,12 +108,12 @@ function Views({ current, filter }: { current: string; filter: TaskFilter }) {
           <Link to="/tasks" search={view.search} aria-current={keyOf(view) === current ? "true" : undefined}>
             {visible(view.name)}
           </Link>
-          {keyOf(view) === current && saved.includes(view) && (
+          {keyOf(view) === current && saved.includes(view) && !refusal && (
             <button
               type="button"
               aria-label={`Delete the view ${view.name}`}
               onClick={() => {
-                deleteView(view);
+                remove("/views/{name}", { path: { name: view.name } }).then(again, setError);
                 void navigate({ to: "/tasks", search: {} });
               }}
             >
@@ -109,7 +122,8 @@ function Views({ current, filter }: { current: string; filter: TaskFilter }) {
           )}
         </span>
       ))}
-      {!known && (
+      {error !== undefined && <ErrorBox error={error} title="The view was not deleted" />}
+      {!known && !refusal && (
         <Button kind="ghost" onClick={() => setNaming(true)}>
           Save view
         </Button>
@@ -121,15 +135,21 @@ function Views({ current, filter }: { current: string; filter: TaskFilter }) {
             event.preventDefault();
             const name = String(new FormData(event.currentTarget).get("name") ?? "").trim();
             if (!name) return;
-            saveView({ name, search: toSearch(filter) });
-            setNaming(false);
+            setFailed(undefined);
+            put("/views/{name}", { path: { name }, body: { filter: current.replace(/^\?/, "") } })
+              .then(() => {
+                setNaming(false);
+                void again();
+              })
+              .catch(setFailed);
           }}
         >
           <label className="dialog-field">
             Name
             <input className="input" name="name" required maxLength={60} autoComplete="off" />
-            <span className="muted">This browser keeps it. To share a view, share its address.</span>
+            <span className="muted">All operators who see the same tenants share it. Its address is a link to it.</span>
           </label>
+          {failed !== undefined && <ErrorBox error={failed} title="The view was not saved" />}
           <div className="dialog-buttons">
             <Button onClick={() => setNaming(false)}>Back</Button>
             <Button type="submit" kind="primary">
@@ -162,7 +182,7 @@ function Columns() {
 
 /** useCounts reads how many tasks each state has, and when they were created. */
 function useCounts(filter: TaskFilter, enabled: boolean): CountsOf | undefined {
-  const rest = useMemo(() => without(filter, "state"), [filter]);
+  const rest = useMemo(() => without(without(filter, "state"), "order"), [filter]);
   const took = useRef(0);
   const { data } = useQuery({
     enabled,
@@ -219,6 +239,42 @@ function Counts({
   );
 }
 
+const mostAgents = 12;
+
+/** Agents are how many tasks the agents with most of them have, in any state, and choose agents. */
+function Agents({
+  filter,
+  onChange,
+  counts,
+}: {
+  filter: TaskFilter;
+  onChange: (filter: TaskFilter) => void;
+  counts: Record<string, number>;
+}) {
+  const asked = valuesOf(filter, "agent");
+  const found = Object.entries(counts).sort(([a, n], [b, m]) => m - n || (a < b ? -1 : 1));
+  if (found.length < 2 && asked.length === 0) return null;
+  const shown = [...found.slice(0, mostAgents), ...found.slice(mostAgents).filter(([name]) => asked.includes(name))];
+  return (
+    <fieldset className="counts">
+      <legend className="visually-hidden">Agents</legend>
+      {shown.map(([name, n]) => (
+        <button
+          key={name}
+          type="button"
+          className="count"
+          aria-pressed={asked.includes(name)}
+          onClick={() => onChange(toggle(filter, name, "agent"))}
+        >
+          {visible(name)}
+          <span className="count-number">{n.toLocaleString("en")}</span>
+        </button>
+      ))}
+      {found.length > shown.length && <span className="muted">and {found.length - shown.length} more</span>}
+    </fieldset>
+  );
+}
+
 function List({
   filter,
   onChange,
@@ -235,12 +291,20 @@ function List({
   const navigate = useNavigate();
   const table = useRef<TableHandle>(null);
   const plain = isPlain(filter);
+  const oldest = firstOf(filter, "order") !== undefined;
   // Relative times are those of the moment when the filter was chosen.
   const query = useMemo(() => toQuery(filter, Date.now()), [filter]);
   const list = useMemo(() => {
-    const rest = { id: firstOf(filter, "id"), text: firstOf(filter, "text"), reason: firstOf(filter, "reason") };
-    return new TaskList((before, limit, signal) => get("/tasks", { query: { ...query, ...rest, before, limit }, signal }));
-  }, [query, filter]);
+    const rest = unplain(filter);
+    return new TaskList(
+      (from, limit, signal) => {
+        const page = oldest ? { order: "asc" as const, after: from } : { before: from };
+        return get("/tasks", { query: { ...query, ...rest, ...page, limit }, signal });
+      },
+      {},
+      oldest,
+    );
+  }, [query, filter, oldest]);
   useSyncExternalStore(list.subscribe, () => list.version);
   useEffect(() => {
     list.shifted = (rows) => table.current?.shift(rows);
@@ -348,16 +412,19 @@ function List({
     if (task?.tokens) has.current.tokens = true;
   }
   const { owner, tokens } = has.current;
-  const { columns: chosen } = useSettings();
+  const { columns: chosen, times } = useSettings();
   const text = firstOf(filter, "text");
   const narrow = useNarrow();
   const columns = useMemo(
     () => [
       checks(select, all, plain ? (on) => (on ? setAll(true) : clear()) : undefined),
       ...required(text, narrow),
-      ...optional.filter((c) => chosen[c.id] ?? (!c.hidden && (c.id !== "owner" || owner) && (c.id !== "tokens" || tokens))),
+      ...optional
+        .filter((c) => chosen[c.id] ?? (!c.hidden && (c.id !== "owner" || owner) && (c.id !== "tokens" || tokens)))
+        .map((c) => (times === "absolute" && c.width === "84px" ? { ...c, width: "140px" } : c))
+        .map((c) => (c.id === "created" && firstOf(filter, "id") === undefined ? { ...c, sort: byAge(filter, onChange) } : c)),
     ],
-    [select, all, clear, plain, chosen, owner, tokens, text, narrow],
+    [select, all, clear, plain, chosen, times, owner, tokens, text, narrow, filter, onChange],
   );
   const ids = useMemo(() => new Set(selected.keys()), [selected]);
   const open = useCallback((task: Task) => void navigate({ to: "/tasks/$id", params: { id: task.id } }), [navigate]);
@@ -368,6 +435,7 @@ function List({
     table.current?.top();
   };
 
+  const further = oldest ? "Search further" : "Search further back";
   if (list.count === 0) {
     if (list.error !== undefined) {
       return (
@@ -379,11 +447,9 @@ function List({
     if (list.ended) return <Nothing filter={filter} onChange={onChange} />;
     if (list.searched && !list.loading) {
       return (
-        <EmptyState
-          title="No message says this so far"
-          action={<Button onClick={() => void list.more()}>Search further back</Button>}
-        >
-          Searched the tasks created since <Time at={list.searched} />. A filter by agent or time searches further at once.
+        <EmptyState title="No message says this so far" action={<Button onClick={() => void list.more()}>{further}</Button>}>
+          Searched the tasks created {oldest ? "before" : "since"} <Time at={list.searched} />. A filter by agent or time
+          searches further at once.
         </EmptyState>
       );
     }
@@ -407,7 +473,7 @@ function List({
     >
       {(list.waiting > 0 || list.dropped > 0) && (
         <button type="button" className="tasks-new" onClick={showNew}>
-          {list.waiting > 0 ? `${list.waiting.toLocaleString("en")} new` : "Back to the newest"}
+          {list.waiting > 0 ? `${list.waiting.toLocaleString("en")} new` : oldest ? "Back to the oldest" : "Back to the newest"}
         </button>
       )}
       <DataTable
@@ -420,24 +486,25 @@ function List({
         selected={ids}
         onSelect={select}
         lines={2}
+        loading={list.error === undefined && !list.ended && !(list.searched && !list.loading)}
         footer={
           list.error !== undefined ? (
-            <ErrorBox error={list.error} retry={() => void list.more()} title="Older tasks were not read" />
+            <ErrorBox error={list.error} retry={() => void list.more()} title="The next tasks were not read" />
           ) : list.ended ? (
             list.count > 20 && `That is all: ${(list.count + list.dropped).toLocaleString("en")} tasks.`
-          ) : list.searched && !list.loading ? (
-            <span className="tasks-searched">
-              Searched the tasks created since <Time at={list.searched} />
-              <Button onClick={() => void list.more()}>Search further back</Button>
-            </span>
-          ) : !plain ? (
-            "Searching…"
           ) : (
-            "Reading older tasks…"
+            <span className="tasks-searched">
+              Searched the tasks created {oldest ? "before" : "since"} <Time at={list.searched} />
+              <Button onClick={() => void list.more()}>{further}</Button>
+            </span>
           )
         }
       />
-      <BulkBar selection={selection} onAll={() => setAll(true)} onClear={clear} />
+      {(all || selected.size > 0) && (
+        <Suspense>
+          <BulkBar selection={selection} onAll={() => setAll(true)} onClear={clear} />
+        </Suspense>
+      )}
     </div>
   );
 }
@@ -473,6 +540,16 @@ function checks(
         onChange={() => {}}
       />
     ),
+  };
+}
+
+/** byAge turns the order of the list: only that of the creation has an index. */
+function byAge(filter: TaskFilter, onChange: (filter: TaskFilter) => void): Column<Task>["sort"] {
+  const oldest = firstOf(filter, "order") !== undefined;
+  return {
+    order: oldest ? "descending" : "ascending",
+    help: oldest ? "Show the newest first" : "Show the oldest first",
+    turn: () => onChange(toggle(filter, "oldest", "order")),
   };
 }
 
@@ -590,7 +667,7 @@ const optional: (Column<Task> & { header: string; hidden?: boolean })[] = [
     width: "56px",
     end: true,
     cell: (task) => (
-      <span className="muted" title="As its newest events report them">
+      <span className="muted" title={task.cost ? `They cost ${money(task.cost)}` : "As its newest events report them"}>
         {task.tokens ? short(task.tokens) : "–"}
       </span>
     ),
@@ -601,16 +678,25 @@ const optional: (Column<Task> & { header: string; hidden?: boolean })[] = [
 
 /** Nothing says why the list is empty, and what makes it less empty. */
 function Nothing({ filter, onChange }: { filter: TaskFilter; onChange: (filter: TaskFilter) => void }) {
-  if (filter.length === 0) {
+  if (without(filter, "order").length === 0) {
     return (
-      <EmptyState title="No tasks yet" command="bin/holdfast send echo:hello" action={<Link to="/talk">Talk to an agent</Link>}>
-        A task begins with a message to an agent. Send one in a terminal, or on the page Talk: the task shows here at once.
-      </EmptyState>
+      <div className="tasks-none">
+        <EmptyState title="No tasks yet">
+          A task begins with a message to an agent. It shows here at once, and these cards go.
+        </EmptyState>
+        <Suspense>
+          <First />
+        </Suspense>
+      </div>
     );
   }
   if (firstOf(filter, "id") !== undefined) {
     return (
-      <EmptyState title="No task has this id" action={<Button onClick={() => onChange([])}>Show all tasks</Button>}>
+      <EmptyState
+        guide="filters"
+        title="No task has this id"
+        action={<Button onClick={() => onChange([])}>Show all tasks</Button>}
+      >
         An id is the UUID of a task, or the whole id that its client chose. A purged task is gone, and you see only the tasks of
         the tenants that you may see.
       </EmptyState>
@@ -618,6 +704,7 @@ function Nothing({ filter, onChange }: { filter: TaskFilter; onChange: (filter: 
   }
   return (
     <EmptyState
+      guide="filters"
       title="No task matches"
       action={
         <div className="dialog-buttons">

@@ -142,6 +142,7 @@ export function WebhooksPage() {
       {list.data && rows.length === 0 ? (
         <div className="page-body">
           <EmptyState
+            guide="webhooks"
             title={filtered ? "No webhook matches" : title}
             action={
               hasNextPage ? (
@@ -165,6 +166,7 @@ export function WebhooksPage() {
           label="Webhooks"
           columns={columns}
           rows={rowsOf(rows, (w) => `${w.id}/${w.config_id}`)}
+          loading={list.isPending}
           onOpen={setOpen}
           footer={
             hasNextPage && (

@@ -13,6 +13,7 @@ export function Composer({
   onTake,
   refusal,
   answers,
+  words = "",
   onSend,
 }: {
   files: Attachment[];
@@ -21,9 +22,11 @@ export function Composer({
   /** refusal says why nothing can be sent now. */
   refusal: string;
   answers: boolean;
+  /** words are in the field at first. */
+  words?: string;
   onSend: (parts: Part[]) => void;
 }) {
-  const [text, setText] = useState("");
+  const [text, setText] = useState(words);
   const [data, setData] = useState<string | undefined>();
   const picker = useRef<HTMLInputElement>(null);
   const parsed = dataOf(data);

@@ -1,7 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { get } from "../api/client";
 import type { Talks } from "../api/schema";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
@@ -12,8 +11,9 @@ import { useActRefusal } from "../layout/me";
 import { useMedia } from "../lib/media";
 import { one } from "../lib/search";
 import { useShortcut } from "../lib/shortcuts";
+import { talks as query, targetOf } from "./copy";
 import { Frames } from "./Frames";
-import { anonymous, type Conversation, close, type Setup, say, setUp, start, useConversations } from "./store";
+import { type Conversation, close, type Setup, say, setUp, setupOf, start, useConversations } from "./store";
 import { Thread } from "./Thread";
 import type { Part } from "./wire";
 import "./TalkPage.css";
@@ -23,7 +23,7 @@ const draft = "";
 
 /** TalkPage talks to agents as a caller: conversations on the left, the frames of the chosen one on the right. */
 export function TalkPage() {
-  const talks = useQuery({ queryKey: ["talk"], queryFn: ({ signal }) => get("/talk", { signal }), staleTime: 30_000 });
+  const talks = useQuery(query);
   const refusal = useActRefusal();
   if (refusal) {
     return (
@@ -60,9 +60,11 @@ export function TalkPage() {
 
 function Talk({ talks }: { talks: Talks }) {
   const search = route.useSearch();
+  // A link may bring words to send.
+  const words = one(search, "say");
   const all = useConversations();
-  const [chosen, setChosen] = useState<string>(() => all[0]?.id ?? draft);
-  const [setup, setSetup] = useState<Setup>(() => first(talks, one(search, "agent"), search));
+  const [chosen, setChosen] = useState<string>(() => (words ? draft : (all[0]?.id ?? draft)));
+  const [setup, setSetup] = useState<Setup>(() => setupOf(talks, search));
   const [side, setSide] = useState<"talk" | "wire">("talk");
   const [wire, setWire] = useState(true);
   const narrow = useMedia("(max-width: 1080px)");
@@ -116,33 +118,12 @@ function Talk({ talks }: { talks: Talks }) {
       <div className="talks" data-wire={(!narrow && wire) || undefined} data-side={narrow ? side : undefined}>
         <List all={all} chosen={chosen} choose={setChosen} />
         {(!narrow || side === "talk") && (
-          <Thread key={chosen} c={c} setup={c?.setup ?? setup} talks={talks} onSetup={change} onSend={send} />
+          <Thread key={chosen} c={c} setup={c?.setup ?? setup} talks={talks} words={words} onSetup={change} onSend={send} />
         )}
         {showsWire && <Frames c={c} target={targetOf(talks, (c?.setup ?? setup).agent)} />}
       </div>
     </Page>
   );
-}
-
-/** first returns how a new conversation begins: with the default agent, in the newest version. */
-function first(talks: Talks, agent: string | undefined, search: Record<string, string | string[] | undefined>): Setup {
-  const name = agent ?? talks.agents.find((a) => a.default)?.name ?? talks.agents[0]?.name ?? "";
-  const open = talks.agents.find((a) => a.name === name)?.schemes.length === 0;
-  return {
-    agent: name,
-    caller: open
-      ? anonymous
-      : { ...anonymous, subject: one(search, "subject") ?? "", tenant: one(search, "tenant") ?? talks.tenant ?? "" },
-    speech: { version: "1.0", binding: "jsonrpc" },
-    streaming: true,
-  };
-}
-
-/** targetOf says where clients call an agent, and how they show who they are. */
-function targetOf(talks: Talks, agent: string) {
-  const scheme = talks.agents.find((a) => a.name === agent)?.schemes[0];
-  const credential = talks.schemes.find((s) => s.name === scheme);
-  return { base: `${talks.url ?? ""}/agents/${encodeURIComponent(agent)}`, ...(credential ? { credential } : {}) };
 }
 
 function List({ all, chosen, choose }: { all: Conversation[]; chosen: string; choose: (id: string) => void }) {

@@ -15,6 +15,7 @@ import { isFinal } from "../lib/states";
 import { Composer } from "./Composer";
 import { type Attachment, attach } from "./files";
 import { SetupBar } from "./SetupBar";
+import { demoScripts } from "./samples";
 import { cancel, cut, type Entry, resume, type Setup, type Conversation as Talk } from "./store";
 import type { Part } from "./wire";
 import "./Thread.css";
@@ -24,12 +25,15 @@ export function Thread({
   c,
   setup,
   talks,
+  words,
   onSetup,
   onSend,
 }: {
   c: Talk | undefined;
   setup: Setup;
   talks: Talks;
+  /** words are in the field at first, if nothing was said yet. */
+  words: string | undefined;
   onSetup: (some: Partial<Setup>) => void;
   onSend: (parts: Part[]) => void;
 }) {
@@ -115,6 +119,7 @@ export function Thread({
         onTake={take}
         refusal={refusal || (c && c.live !== "idle" ? "busy" : "")}
         answers={asked !== undefined}
+        words={c ? undefined : words}
         onSend={onSend}
       />
     </section>
@@ -299,15 +304,6 @@ function lineOf(
   }
 }
 
-const scripts = [
-  ["echo:hello", "answers with an artifact"],
-  ["chunks=60 size=80 delay=100ms", "streams: cut it in the middle"],
-  ["ask:Which city?", "asks, and waits"],
-  ["steps=5 delay=500ms", "tells its progress"],
-  ["data", "answers with data"],
-  ["file", "answers with a file"],
-] as const;
-
 /** Begin is a conversation in which nothing was said yet. */
 function Begin({ setup, talks, onSend }: { setup: Setup; talks: Talks; onSend: ((parts: Part[]) => void) | undefined }) {
   const agent = talks.agents.find((a) => a.name === setup.agent);
@@ -330,7 +326,7 @@ function Begin({ setup, talks, onSend }: { setup: Setup; talks: Talks; onSend: (
       </p>
       {agent.kind === "demo" && (
         <ul className="begin-scripts">
-          {scripts.map(([script, does]) => (
+          {demoScripts.map(([script, does]) => (
             <li key={script}>
               <button type="button" disabled={!onSend} onClick={() => onSend?.([{ kind: "text", text: script }])}>
                 <code>{script}</code>

@@ -1,4 +1,6 @@
 // A request as a command or a program that sends it to the server that clients call.
+import { get } from "../api/client";
+import type { Talks } from "../api/schema";
 import type { Request } from "./wire";
 
 export interface Target {
@@ -6,6 +8,20 @@ export interface Target {
   base: string;
   /** credential is how clients of the agent say who they are. */
   credential?: { kind: string; header?: string };
+}
+
+/** talks is the query for the agents, and for how clients call them. */
+export const talks = {
+  queryKey: ["talk"],
+  queryFn: ({ signal }: { signal: AbortSignal }) => get("/talk", { signal }),
+  staleTime: 30_000,
+};
+
+/** targetOf says where clients call an agent, and how they show who they are. */
+export function targetOf(talks: Talks, agent: string): Target {
+  const scheme = talks.agents.find((a) => a.name === agent)?.schemes[0];
+  const credential = talks.schemes.find((s) => s.name === scheme);
+  return { base: `${talks.url ?? ""}/agents/${encodeURIComponent(agent)}`, ...(credential ? { credential } : {}) };
 }
 
 export const languages = ["curl", "Python", "TypeScript"] as const;

@@ -1,7 +1,8 @@
 // The conversations of this tab: what was said, how each task stands, and the frames on the wire.
 import { useSyncExternalStore } from "react";
 import { formatJson, parseJson } from "../api/json";
-import type { State } from "../api/schema";
+import type { State, Talks } from "../api/schema";
+import { one, type Search } from "../lib/search";
 import { isFinal } from "../lib/states";
 import { sseReader } from "./sse";
 import {
@@ -110,6 +111,20 @@ export function useConversations(): Conversation[] {
     },
     () => shown,
   );
+}
+
+/** setupOf returns how a new conversation begins: in the newest version, with the agent and the caller of an address. */
+export function setupOf(talks: Talks, search: Search): Setup {
+  const name = one(search, "agent") ?? talks.agents.find((a) => a.default)?.name ?? talks.agents[0]?.name ?? "";
+  const open = talks.agents.find((a) => a.name === name)?.schemes.length === 0;
+  return {
+    agent: name,
+    caller: open
+      ? anonymous
+      : { ...anonymous, subject: one(search, "subject") ?? "", tenant: one(search, "tenant") ?? talks.tenant ?? "" },
+    speech: { version: "1.0", binding: "jsonrpc" },
+    streaming: true,
+  };
 }
 
 /** start begins a conversation, or continues a task or a context. */

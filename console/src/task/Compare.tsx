@@ -86,7 +86,7 @@ export function Compare({ task, sides, choose }: { task: TaskDetail; sides: Side
       </div>
       {error && <ErrorBox error={error} title="A side cannot be read" />}
       {left.data && right.data && !error && <Beside left={left.data} right={right.data} />}
-      {!error && !(left.data && right.data) && <p className="muted">Reading…</p>}
+      {!error && !(left.data && right.data) && <p className="muted">Loading…</p>}
     </div>
   );
 }

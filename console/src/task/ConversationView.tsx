@@ -62,7 +62,7 @@ export function ConversationView({
             </Button>
           </div>
         )}
-        {query?.isPending && <p className="muted conversation-note">Reading…</p>}
+        {query?.isPending && <p className="muted conversation-note">Loading…</p>}
         {query?.isSuccess && items.length === 0 && (
           <EmptyState title="Nothing was said">The log of this task has no message. The log shows what it has.</EmptyState>
         )}

@@ -3,20 +3,32 @@ import { Link } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { get } from "../api/client";
 import { formatJson } from "../api/json";
-import type { Event, TaskDetail } from "../api/schema";
+import type { Event, ModelUsage, TaskDetail } from "../api/schema";
 import { Copy } from "../components/Copy";
 import { JsonView } from "../components/JsonView";
 import { Time } from "../components/Time";
 import { isDict } from "../conversation/types";
 import { useMe } from "../layout/me";
+import { money } from "../lib/amounts";
 import { isFinal } from "../lib/states";
 import { hostOf, line, size } from "../lib/text";
 import { duration } from "../lib/time";
 import { traceHref, traces } from "./conversation";
+import type { Known } from "./feed";
+import { pace } from "./rows";
+import { stored } from "./useTask";
 import "./Facts.css";
 
 /** Facts are the short facts of a task, beside its tabs. */
-export function Facts({ task, events }: { task: TaskDetail; events: readonly Event[] }) {
+export function Facts({
+  task,
+  events,
+  artifacts,
+}: {
+  task: TaskDetail;
+  events: readonly Event[];
+  artifacts: readonly Known[];
+}) {
   const { data: me } = useMe();
   const ids = useMemo(() => {
     const found = traces(events);
@@ -76,7 +88,7 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
           </Link>
         </Fact>
       )}
-      <Cost task={task} />
+      <Cost task={task} artifacts={artifacts} />
       {ids.slice(0, 5).map((id) => (
         <Fact key={id} name="Trace">
           <Trace id={id} address={me?.trace_url} />
@@ -116,13 +128,31 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
   );
 }
 
-/** Cost shows the tokens that the agent reports. */
-function Cost({ task }: { task: TaskDetail }) {
+/** Cost shows the tokens that the agent reports, and how fast its chunks came. */
+function Cost({ task, artifacts }: { task: TaskDetail; artifacts: readonly Known[] }) {
+  const none = artifacts.length === 0;
+  const first = useQuery({ ...stored(task.id, Math.min(...artifacts.map((a) => a.firstSeq))), enabled: !none });
+  // The last chunk of a task that works changes all the time.
+  const over = !none && isFinal(task.state);
+  const last = useQuery({ ...stored(task.id, Math.max(...artifacts.map((a) => a.seq))), enabled: over });
+  const { data: me } = useMe();
   const { data } = useQuery({
     queryKey: ["task", task.id, "usage"],
     queryFn: ({ signal }) => get("/tasks/{id}/usage", { path: { id: task.id }, signal }),
   });
-  if (!data || data.models.length === 0) return null;
+  const output = (data?.models ?? []).reduce((sum, m) => sum + Number(m.output_tokens), 0);
+  const { wait, speed } = pace(task, first.data, over ? last.data : undefined, output);
+  return (
+    <>
+      {wait !== undefined && <Fact name="First chunk">after {duration(wait)}</Fact>}
+      {speed !== undefined && <Fact name="Speed">{Number(speed.toPrecision(3)).toLocaleString("en")} tokens per second</Fact>}
+      {data && data.models.length > 0 && <Tokens models={data.models} currency={me?.currency} />}
+    </>
+  );
+}
+
+function Tokens({ models, currency }: { models: readonly ModelUsage[]; currency: string | undefined }) {
+  const cost = models.reduce((sum, m) => sum + (m.cost ?? 0), 0);
   return (
     <div className="task-fact-wide">
       <dt>Tokens</dt>
@@ -134,15 +164,17 @@ function Cost({ task }: { task: TaskDetail }) {
               <th scope="col">In</th>
               <th scope="col">Out</th>
               <th scope="col">All</th>
+              {cost > 0 && <th scope="col">Cost</th>}
             </tr>
           </thead>
           <tbody>
-            {data.models.map((m) => (
+            {models.map((m) => (
               <tr key={m.model ?? ""}>
                 <td>{m.model ? line(m.model, 60) : <span className="muted">not said</span>}</td>
                 <td>{count(m.input_tokens)}</td>
                 <td>{count(m.output_tokens)}</td>
                 <td>{count(m.total_tokens)}</td>
+                {cost > 0 && <td>{m.cost ? money(m.cost, currency) : "–"}</td>}
               </tr>
             ))}
           </tbody>

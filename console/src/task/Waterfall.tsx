@@ -15,7 +15,7 @@ import { line } from "../lib/text";
 import { duration } from "../lib/time";
 import type { Known } from "./feed";
 import { artifactRow, ended, kinds, once, placed, type Row, rowsOf, type Scale, scaleOf, webhookRows } from "./rows";
-import { type Live, useLineage, useRuns, type useStory } from "./useTask";
+import { type Live, stored, useLineage, useRuns, type useStory } from "./useTask";
 import type { useWebhooks } from "./WebhooksView";
 import "./Waterfall.css";
 
@@ -165,7 +165,9 @@ function Rows({ rows, ...place }: Place & { rows: readonly Row[] }) {
 function One({ row, depth, scale, toSeq }: Place & { row: Row }) {
   const children = row.children ?? [];
   const more = children.length > 0 || (row.call !== undefined && depth < 30);
-  const [open, setOpen] = useState(children.length > 0 && children.length <= mostOpen);
+  // The children may come after the row.
+  const [chosen, setChosen] = useState<boolean>();
+  const open = chosen ?? (children.length > 0 && children.length <= mostOpen);
   const bar = row.bars.at(-1);
   const from = row.bars[0]?.from ?? scale.from;
   const took = (bar?.to ?? from) - (row.bars.length === 2 && row.kind === "run" ? (bar?.from ?? from) : from);
@@ -181,7 +183,7 @@ function One({ row, depth, scale, toSeq }: Place & { row: Row }) {
                 className="waterfall-more"
                 aria-expanded={open}
                 aria-label={`What ${name} has done`}
-                onClick={() => setOpen(!open)}
+                onClick={() => setChosen(!open)}
               >
                 {open ? "▾" : "▸"}
               </button>
@@ -285,7 +287,7 @@ function Called({ id, error, depth, scale }: Place & { id: string; error: string
   return (
     <tr>
       <td colSpan={3} className="muted" style={{ paddingLeft: 32 + depth * 16 }}>
-        {failed ? `It cannot be read: ${failed.message}` : "Reading…"}
+        {failed ? `It cannot be read: ${failed.message}` : "Loading…"}
       </td>
     </tr>
   );
@@ -325,15 +327,11 @@ function useCalled(rows: Row[]): Row[] {
 /** useArtifactRows reads when the newest artifacts were written: their first and their newest event have the times. */
 function useArtifactRows(id: string, artifacts: readonly Known[], live: Live): Row[] {
   const asked = useMemo(() => artifacts.slice(-mostArtifacts), [artifacts]);
-  const event = (seq: number) => ({
-    queryKey: ["task", id, "stored", seq],
-    queryFn: async ({ signal }: { signal: AbortSignal }) =>
-      (await get("/tasks/{id}/log", { path: { id }, query: { after: seq - 1, limit: 1 }, signal })).events[0],
-    staleTime: Number.POSITIVE_INFINITY,
-  });
   const events = useQueries({
     // What the stream has brought is here already.
-    queries: [...new Set(asked.flatMap((a) => [a.firstSeq, a.seq]))].filter((seq) => !live.feed.log.at(seq)).map(event),
+    queries: [...new Set(asked.flatMap((a) => [a.firstSeq, a.seq]))]
+      .filter((seq) => !live.feed.log.at(seq))
+      .map((seq) => stored(id, seq)),
     combine: dataOf,
   });
   return useMemo(() => {

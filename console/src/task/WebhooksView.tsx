@@ -63,7 +63,7 @@ export function WebhooksView({
   }
   if (webhooks.isSuccess && list.length === 0) {
     return (
-      <EmptyState title="No webhooks">
+      <EmptyState guide="webhooks" title="No webhooks">
         A client that gives a push notification URL gets the events of its task by HTTP. The client of this task gave none.
       </EmptyState>
     );

@@ -257,6 +257,23 @@ function tokens(usage: unknown): string | undefined {
   return all && `${all} tokens`;
 }
 
+/**
+ * pace returns the milliseconds to the first chunk of a task, and its output tokens per second between the first and the last
+ * chunk. A question or another attempt lies between the chunks of a task with more turns or runs: those have no such speed.
+ */
+export function pace(
+  task: Pick<TaskDetail, "created_at" | "turns" | "runs">,
+  first: Event | undefined,
+  last: Event | undefined,
+  output: number,
+): { wait?: number; speed?: number } {
+  if (!first) return {};
+  const from = Date.parse(first.at);
+  const took = last ? Date.parse(last.at) - from : 0;
+  const speed = task.turns === 1 && task.runs === 1 && took > 0 && output > 0 ? (output * 1000) / took : undefined;
+  return { wait: from - Date.parse(task.created_at), speed };
+}
+
 /** artifactRow returns the row of an artifact by its first and its newest event. */
 export function artifactRow(id: string, first: Event, last: Event, complete: boolean, chunks: number): Row {
   const metadata = member(last.payload, "event_metadata") ?? member(last.payload, "metadata");

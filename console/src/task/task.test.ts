@@ -9,7 +9,7 @@ import { differences, stretches, transcript } from "./differences";
 import { Feed, merged, mostKnown, mostOpen, mostOpenBytes, mostStory } from "./feed";
 import { blockSize, mostBlocks, TaskLog } from "./log";
 import { longestPause, Player } from "./player";
-import { artifactRow, once, placed, rowsOf, scaleOf, webhookRows } from "./rows";
+import { artifactRow, once, pace, placed, rowsOf, scaleOf, webhookRows } from "./rows";
 
 const at = (seq: number) => new Date(Date.UTC(2026, 0, 1, 12, 0, seq)).toISOString();
 const event = (seq: number, more: Partial<Event>): Event => ({ seq, kind: "status", at: at(seq), attempt: 1, ...more });
@@ -217,6 +217,17 @@ test("a waterfall has the queue, runs, backoff, waits, questions and called task
     "run queue 0-1, run 1-1",
     "away open away 1-3, away 3-7, away 7-9",
   ]);
+});
+
+test("the pace of a task is that of its chunks", () => {
+  const once = { created_at: at(0), turns: 1, runs: 1 };
+  expect(pace(once, chunk(2, ""), chunk(6, ""), 100)).toEqual({ wait: 2000, speed: 25 });
+  // No chunk, no usage, one chunk, and times that lie between turns and attempts.
+  expect(pace(once, undefined, undefined, 100)).toEqual({});
+  expect(pace(once, chunk(2, ""), chunk(6, ""), 0).speed).toBeUndefined();
+  expect(pace(once, chunk(2, ""), chunk(2, ""), 100).speed).toBeUndefined();
+  expect(pace({ ...once, turns: 2 }, chunk(2, ""), chunk(6, ""), 100)).toEqual({ wait: 2000, speed: undefined });
+  expect(pace({ ...once, runs: 2 }, chunk(2, ""), chunk(6, ""), 100).speed).toBeUndefined();
 });
 
 test("calls of the model and of tools stand below their run, artifacts and webhooks have their times", () => {

@@ -29,6 +29,16 @@ export function useRuns(id: string) {
   });
 }
 
+/** stored is the query for one event of the log. */
+export function stored(id: string, seq: number) {
+  return {
+    queryKey: ["task", id, "stored", seq],
+    queryFn: async ({ signal }: { signal: AbortSignal }) =>
+      (await get("/tasks/{id}/log", { path: { id }, query: { after: seq - 1, limit: 1 }, signal })).events[0],
+    staleTime: Number.POSITIVE_INFINITY,
+  };
+}
+
 /** useLineage reads the calls of a task, and its caller. */
 export function useLineage(id: string) {
   return useQuery({

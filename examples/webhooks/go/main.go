@@ -2,7 +2,7 @@
 // server (a JWT over the body, with the server's published keys), is addressed to this receiver, is about a task of
 // the known owner and agent, and belongs to its subscription (the token). This file also checks that it is new. With
 // WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the JWT: the server derives that secret for
-// itself, one owner and one agent, so no other deliveries are signed with it. `holdfast push secret` prints OWNER and
+// itself, one owner and one agent, so no other deliveries are signed with it. `holdfast webhooks secret` prints OWNER and
 // WEBHOOK_SECRET.
 //
 // ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... go run . 8000

@@ -2,7 +2,7 @@
 // JWT over the body, with the server's published keys), is meant for this receiver, is about a task of the known owner and
 // agent, and is the one that it asked for (the token). This program also checks that it has not been seen before. With
 // WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the JWT: the server derives that secret for itself,
-// one owner and one agent, so no other deliveries are signed with it. `holdfast push secret` prints OWNER and WEBHOOK_SECRET.
+// one owner and one agent, so no other deliveries are signed with it. `holdfast webhooks secret` prints OWNER and WEBHOOK_SECRET.
 //
 //     ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... node receiver.mjs 8000
 

@@ -4,7 +4,7 @@ verify.py checks that a notification comes from the server that it knows (a JWT 
 keys), is meant for this receiver, is about a task of the known owner and agent, and is the one that it asked for (the
 token). This program also checks that it has not been seen before. With WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the
 JWT: the server derives that secret for itself, one owner and one agent, so no other deliveries are signed with it.
-`holdfast push secret` prints OWNER and WEBHOOK_SECRET.
+`holdfast webhooks secret` prints OWNER and WEBHOOK_SECRET.
 
     ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... python3 receiver.py 8000
 

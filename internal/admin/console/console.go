@@ -1,5 +1,5 @@
 // Package console serves the web console, a page that shows and acts through the admin API. Its sources are in console/, and
-// `make console` builds them into dist/, which the binary embeds.
+// `make console` builds them into dist/, which the binary embeds. Beside it the package serves the documents.
 package console
 
 import (
@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"embed"
 	"fmt"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -55,7 +56,7 @@ func handler(dist fs.FS) (http.Handler, error) {
 		if err != nil {
 			return err
 		}
-		files[name], err = newFile(name, raw)
+		files[strings.TrimSuffix(name, ".gz")], err = newFile(name, raw)
 		return err
 	})
 	if err != nil {
@@ -78,18 +79,15 @@ func handler(dist fs.FS) (http.Handler, error) {
 }
 
 func newFile(name string, raw []byte) (*file, error) {
-	f := &file{media: mime.TypeByExtension(path.Ext(name)), plain: raw, immutable: strings.HasPrefix(name, "assets/")}
-	switch path.Ext(name) { // a machine may lack a table of media types, or have one of its own
-	case ".js":
-		f.media = "text/javascript; charset=utf-8"
-	case ".css":
-		f.media = "text/css; charset=utf-8"
-	case ".html":
-		f.media = "text/html; charset=utf-8"
-	case ".svg":
-		f.media = "image/svg+xml"
-	case ".woff2":
-		f.media = "font/woff2"
+	name, compressed := strings.CutSuffix(name, ".gz")
+	f := &file{media: mediaOf(name), plain: raw, immutable: strings.HasPrefix(name, "assets/")}
+	if compressed {
+		z, err := gzip.NewReader(bytes.NewReader(raw))
+		if err == nil {
+			f.gzip = raw
+			f.plain, err = io.ReadAll(z)
+		}
+		return f, err
 	}
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
@@ -108,18 +106,32 @@ func newFile(name string, raw []byte) (*file, error) {
 	return f, nil
 }
 
+func mediaOf(name string) string {
+	switch path.Ext(name) { // a machine may lack a table of media types, or have one of its own
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	case ".woff2":
+		return "font/woff2"
+	case ".yaml":
+		return "text/plain; charset=utf-8" // a browser shows it
+	default:
+		return mime.TypeByExtension(path.Ext(name))
+	}
+}
+
 // writeTimeout bounds how long a browser may take to read a file.
 const writeTimeout = time.Minute
 
 // serve answers with the file. A nil one does not exist.
 func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("X-Frame-Options", "DENY")
+	protect(h)
 	if f == nil {
 		h.Set("Cache-Control", "no-store")
 		http.Error(w, "The console has no such file; a page that was open during an upgrade must be loaded again.", http.StatusNotFound)
@@ -145,6 +157,15 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
 	}
+}
+
+func protect(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
 }
 
 func acceptsGzip(header string) bool {

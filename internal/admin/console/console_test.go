@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"compress/gzip"
 	"io"
 	"net/http"
@@ -32,10 +33,16 @@ func get(t *testing.T, h http.Handler, path, encoding string) (res *httptest.Res
 func TestPagesGetTheIndexAndAssetsAreImmutable(t *testing.T) {
 	t.Parallel()
 	script := "export const a = 1;" + string(make([]byte, 1000))
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := z.Write([]byte(script))
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
 	h, err := handler(fstest.MapFS{
-		"index.html":         {Data: []byte("<!doctype html>the index")},
-		"theme.js":           {Data: []byte("theme")},
-		"assets/main-abc.js": {Data: []byte(script)},
+		"index.html":              {Data: []byte("<!doctype html>the index")},
+		"theme.js":                {Data: []byte("theme")},
+		"assets/main-abc.js":      {Data: []byte(script)},
+		"assets/worker-abc.js.gz": {Data: packed.Bytes()},
 	})
 	require.NoError(t, err)
 
@@ -47,20 +54,22 @@ func TestPagesGetTheIndexAndAssetsAreImmutable(t *testing.T) {
 		require.Equal(t, "text/html; charset=utf-8", res.Header().Get("Content-Type"))
 	}
 
-	res, body := get(t, h, "/console/assets/main-abc.js", "br, gzip")
-	require.Equal(t, script, body)
-	require.Equal(t, "gzip", res.Header().Get("Content-Encoding"))
-	require.Equal(t, "Accept-Encoding", res.Header().Get("Vary"))
-	require.Equal(t, "public, max-age=31536000, immutable", res.Header().Get("Cache-Control"))
-	require.Equal(t, "text/javascript; charset=utf-8", res.Header().Get("Content-Type"))
+	for _, asset := range []string{"/console/assets/main-abc.js", "/console/assets/worker-abc.js"} {
+		res, body := get(t, h, asset, "br, gzip")
+		require.Equal(t, script, body, asset)
+		require.Equal(t, "gzip", res.Header().Get("Content-Encoding"))
+		require.Equal(t, "Accept-Encoding", res.Header().Get("Vary"))
+		require.Equal(t, "public, max-age=31536000, immutable", res.Header().Get("Cache-Control"))
+		require.Equal(t, "text/javascript; charset=utf-8", res.Header().Get("Content-Type"))
 
-	res, body = get(t, h, "/console/assets/main-abc.js", "gzip;q=0")
-	require.Equal(t, script, body)
-	require.Empty(t, res.Header().Get("Content-Encoding"))
+		res, body = get(t, h, asset, "gzip;q=0")
+		require.Equal(t, script, body, asset)
+		require.Empty(t, res.Header().Get("Content-Encoding"))
+	}
 
 	// A page that was open during an upgrade must not take the index for a script.
 	for _, gone := range []string{"/console/assets/main-old.js", "/console/gone.js"} {
-		res, body = get(t, h, gone, "")
+		res, body := get(t, h, gone, "")
 		require.Equal(t, http.StatusNotFound, res.Code, gone)
 		require.Contains(t, body, "must be loaded again")
 	}

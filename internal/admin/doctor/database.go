@@ -296,7 +296,7 @@ func (d *database) notify(ctx context.Context) ([]Finding, error) {
 }
 
 // session checks settings of the session. The server sets them itself on a direct connection. Behind a pooler, an
-// operator has to set them for the role (docs/deployment.md).
+// operator has to set them for the role (docs/database.md).
 func (d *database) session(ctx context.Context) ([]Finding, error) {
 	if !d.pooled {
 		switch err := schema.CheckDirect(ctx, d.direct, slog.New(slog.DiscardHandler)); {
@@ -335,7 +335,7 @@ func (d *database) session(ctx context.Context) ([]Finding, error) {
 	}
 	if len(missing) > 0 {
 		return warns("behind a pooler, but %s", strings.Join(missing, "; ")).
-			advise("set them for the role with the statements of docs/deployment.md, Poolers"), nil
+			advise("set them for the role with the statements of docs/database.md, Poolers"), nil
 	}
 	return oks("behind a pooler, and the role has the settings"), nil
 }
@@ -413,7 +413,7 @@ func (d *database) isolation(ctx context.Context) ([]Finding, error) {
 		found = fails
 	}
 	return found("only the server keeps callers apart: %s", reason).
-		advise("run the statements of docs/deployment.md, The database, or set auth.row_level_security to off"), nil
+		advise("run the statements of docs/database.md, The database, or set auth.row_level_security to off"), nil
 }
 
 func (d *database) role(ctx context.Context) ([]Finding, error) {

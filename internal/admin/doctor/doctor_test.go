@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/test/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
@@ -286,7 +287,7 @@ func TestDatabaseFaults(t *testing.T) {
 		"a connection limit": {sql: "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT 12', current_database()); END $$", want: one("connections", Warn, "12 allowed")},
 		"a role that may only read": {
 			sql: "CREATE ROLE " + reader + "; GRANT USAGE, CREATE ON SCHEMA holdfast TO " + reader + "; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO " + reader,
-			url: "&role=" + reader, want: one("role", Fail, "may not read and write admin_jobs, admin_sessions, agent_outages, api_keys, audit_chains"),
+			url: "&role=" + reader, want: one("role", Fail, "may not read and write admin_jobs, admin_sessions, admin_views, agent_outages, api_keys"),
 		},
 		"a standby, or a read-only database": {url: "&default_transaction_read_only=on", want: one("database", Fail, "transactions are read-only by default")},
 	} {
@@ -396,7 +397,7 @@ func TestSecretsAndTheirKeys(t *testing.T) {
 	storetest.Must(s.open().AddSigningKey(t.Context(), store.SigningKey{ID: "a", Algorithm: "ES256", Private: []byte("\x30sesame")}, 0, 0))(t)
 	r := s.found()
 	r.is(t, "webhook secrets", Warn, "the key that seals the secrets of 1 webhooks is in the same database")
-	r.is(t, "signing keys", Warn, "1 private keys are in the database as they are")
+	r.is(t, "signing keys", Warn, "private keys in the database as they are: 1")
 	r = s.found(1)
 	r.is(t, "webhook secrets", Warn, "the secrets of 1 webhooks are still sealed with the key in the database")
 	r.is(t, "signing keys", Warn, "1 private keys are not sealed yet")
@@ -560,8 +561,7 @@ func TestSurroundings(t *testing.T) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}))
 	t.Cleanup(agent.Close)
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
+	gone := "http://" + nettest.Reserve(t)
 	taken := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(taken.Close)
 	at := strings.TrimPrefix(taken.URL, "http://")
@@ -578,12 +578,12 @@ func TestSurroundings(t *testing.T) {
 	}
 	model := config.Agent{Name: "model", Executor: config.Executor{Kind: config.ExecutorOpenAI, OpenAI: config.OpenAIExecutor{
 		BaseURL: agent.URL + "/sesame", APIKey: secrets.Text("sesame"), Tools: []config.ToolServer{
-			{Name: "far", URL: gone.URL + "/sesame"}, {Name: "near", Argv: []string{"sh", "sesame"}}, {Name: "typo", Argv: []string{"no-such-tools"}},
+			{Name: "far", URL: gone + "/sesame"}, {Name: "near", Argv: []string{"sh", "sesame"}}, {Name: "typo", Argv: []string{"no-such-tools"}},
 		},
 	}}}
 	cfg.Agents = append(cfg.Agents, model,
 		executor("there", strings.Replace(agent.URL, "http://", "http://me:sesame@", 1)+"/run?key=sesame"),
-		executor("gone", gone.URL+"/run?key=sesame"), program("sh", "sh"), program("typo", "no-such-program"))
+		executor("gone", gone+"/run?key=sesame"), program("sh", "sh"), program("typo", "no-such-program"))
 	r := examine(t, Options{Config: cfg, Strangers: []string{"HOLDFAST_DATABSE_URL"}})
 	r.is(t, "configuration", Warn, "HOLDFAST_DATABSE_URL")
 	r.is(t, "agent demo", OK, "built in")
@@ -591,7 +591,7 @@ func TestSurroundings(t *testing.T) {
 	r.is(t, "agent gone", Fail, "does not answer")
 	r.is(t, "agent sh", OK, "is installed")
 	r.is(t, "agent model", OK, "openai: "+agent.URL+" answers")
-	r.is(t, "agent model", Fail, "tools of far: "+gone.URL+" does not answer")
+	r.is(t, "agent model", Fail, "tools of far: "+gone+" does not answer")
 	r.is(t, "agent model", OK, "tools of near: sh is installed")
 	r.is(t, "agent model", Fail, "no-such-tools")
 	r.is(t, "agent typo", Fail, "no-such-program")

@@ -46,13 +46,13 @@ func (d *database) signingKeys(ctx context.Context) ([]Finding, error) {
 			advise("add the key that sealed them to HOLDFAST_SECRET_KEYS; if it is lost, DELETE FROM holdfast.signing_keys lets the next server create another")...)
 	}
 	if plain > 0 && given == 0 {
-		found = append(found, warns("%d private keys are in the database as they are: a reader of a dump can sign cards and webhooks", plain).
+		found = append(found, warns("private keys in the database as they are: %d. A reader of a dump can sign cards and webhooks", plain).
 			advise("make a key with openssl rand -base64 32, set HOLDFAST_SECRET_KEYS on every replica, and restart them")...)
 	} else if plain > 0 {
-		found = append(found, warns("%d private keys are not sealed yet", plain).advise("restart a server, or call holdfast secret-keys reseal")...)
+		found = append(found, warns("%d private keys are not sealed yet", plain).advise("restart a server, or call holdfast reseal")...)
 	}
 	if older > 0 {
-		found = append(found, warns("%d are sealed with an older key", older).advise("call holdfast secret-keys reseal before you remove that key")...)
+		found = append(found, warns("%d are sealed with an older key", older).advise("call holdfast reseal before you remove that key")...)
 	}
 	if len(heads) == 0 {
 		return found.orOK("none yet"), nil
@@ -62,7 +62,7 @@ func (d *database) signingKeys(ctx context.Context) ([]Finding, error) {
 
 // webhookSecrets checks which keys have sealed the clients' tokens and credentials.
 func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
-	const advice = "make a key with openssl rand -base64 32, set HOLDFAST_SECRET_KEYS on every replica, and call holdfast secret-keys reseal"
+	const advice = "make a key with openssl rand -base64 32, set HOLDFAST_SECRET_KEYS on every replica, and call holdfast reseal"
 	ring, given, err := d.sealing(ctx)
 	if err != nil {
 		return nil, err
@@ -94,11 +94,11 @@ func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
 		found = append(found, warns("the key that seals the secrets of %d webhooks is in the same database", besides).
 			advise(advice)...)
 	case besides > 0:
-		found = append(found, warns("the secrets of %d webhooks are still sealed with the key in the database", besides).advise("call holdfast secret-keys reseal")...)
+		found = append(found, warns("the secrets of %d webhooks are still sealed with the key in the database", besides).advise("call holdfast reseal")...)
 	}
 	if older > 0 {
 		found = append(found, warns("the secrets of %d webhooks are sealed with an older key", older).
-			advise("call holdfast secret-keys reseal before you remove that key")...)
+			advise("call holdfast reseal before you remove that key")...)
 	}
 	if given == 0 {
 		return found.orOK("none yet; HOLDFAST_SECRET_KEYS is not set, so their key would be in the same database"), nil

@@ -194,12 +194,12 @@ func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	for _, h := range lags.Hosts {
 		if since := time.Since(h.Since); h.Failing > h.Disabled && since > longFailing {
 			found = append(found, warns("%d to %s fail, the first for %s: %s", h.Failing-h.Disabled, h.Host, since.Round(time.Second), h.Error).
-				advise("the receiver is down or refuses: see holdfast push list --failing; after push.give_up_after, or earlier if it never accepted one, the server disables them")...)
+				advise("the receiver is down or refuses: see holdfast webhooks list --failing; after push.give_up_after, or earlier if it never accepted one, the server disables them")...)
 		}
 	}
 	if counts.Disabled > 0 {
 		found = append(found, warns("%d are disabled", counts.Disabled).
-			advise("see holdfast push list --disabled for the reasons; when a receiver is back, resume with holdfast push enable")...)
+			advise("see holdfast webhooks list --disabled for the reasons; when a receiver is back, resume with holdfast webhooks enable")...)
 	}
 	return found.orOK("%d have something to deliver; %d processes deliver", counts.Backlog, delivering), nil
 }

@@ -11,7 +11,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"html/template"
+	"fmt"
+	"html"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -431,14 +432,13 @@ func bounded(s string) string {
 	return s
 }
 
-var pageTemplate = template.Must(template.New("").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}} · Holdfast</title></head>
-<body><main><h1>{{.Title}}</h1><p>{{.Detail}}</p><p><a href="{{.Again}}">Log in again</a> · <a href="{{.Home}}">Console</a></p></main></body></html>
-`))
-
-// page answers a browser with an error. It needs no script, and works without the console.
+// page answers a browser with an error. It needs no script, and works without the console. Only the detail comes from outside.
 func (h *Handler) page(w http.ResponseWriter, status int, title, detail string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = pageTemplate.Execute(w, struct{ Title, Detail, Again, Home string }{title, detail, Path, h.o.Home})
+	// A template calls methods by name, for which the linker would keep all exported methods of the binary.
+	_, _ = fmt.Fprintf(w, `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>%[1]s · Holdfast</title></head>
+<body><main><h1>%[1]s</h1><p>%[2]s</p><p><a href="%[3]s">Log in again</a> · <a href="%[4]s">Console</a></p></main></body></html>
+`, title, html.EscapeString(detail), Path, h.o.Home)
 }

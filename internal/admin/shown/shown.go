@@ -40,6 +40,8 @@ type Task struct {
 	Said   string `json:"said,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Tokens int64  `json:"tokens,omitempty"`
+	// Cost is what these tokens cost; 0: their models have no prices.
+	Cost float64 `json:"cost,omitempty"`
 	// Line says what the task does or waits for; absent: it was deleted meanwhile.
 	Line *store.StatusLine `json:"status_line,omitempty"`
 }
@@ -170,6 +172,7 @@ type Trial struct {
 // Agent is an agent of the configuration.
 type Agent struct {
 	Name        string `json:"name"`
+	Description string `json:"description,omitempty"` // of its card
 	Default     bool   `json:"default,omitempty"`
 	Kind        string `json:"kind"`
 	Concurrency int    `json:"concurrency,omitzero"` // absent: that of its remote workers
@@ -275,6 +278,26 @@ type Job struct {
 	StartedAt  time.Time          `json:"started_at,omitzero"`
 	CanceledAt time.Time          `json:"canceled_at,omitzero"`
 	EndedAt    time.Time          `json:"ended_at,omitzero"`
+}
+
+// JobsPage is a page of jobs.
+type JobsPage struct {
+	Jobs []Job  `json:"jobs"`
+	Next string `json:"next,omitempty"`
+}
+
+// Replica is a process of the server.
+type Replica struct {
+	store.AdminProcess
+	// This says that the process answers this request.
+	This bool `json:"this,omitempty"`
+}
+
+// Replicas are the processes that are registered.
+type Replicas struct {
+	Replicas []Replica `json:"replicas"`
+	// Duties are those that processes have or had.
+	Duties []store.Duty `json:"duties"`
 }
 
 // Plan is what retention would delete now.

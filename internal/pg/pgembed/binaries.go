@@ -91,9 +91,13 @@ func Ensure(ctx context.Context, log *slog.Logger, major int) (Binaries, error) 
 			return b, nil
 		}
 	}
-	return Binaries{}, fmt.Errorf("%w\ninstall PostgreSQL %d or later (Debian, Ubuntu: apt-get install postgresql; "+
+	version := fmt.Sprintf("%d or later", MinMajor)
+	if major != 0 {
+		version = strconv.Itoa(major)
+	}
+	return Binaries{}, fmt.Errorf("%w\ninstall PostgreSQL %s (Debian, Ubuntu: apt-get install postgresql; "+
 		"Fedora: dnf install postgresql-server; macOS: brew install postgresql@%d), set %s to the directory of its programs, "+
-		"or set HOLDFAST_DATABASE_URL to a running server", errors.Join(err, failed), max(major, MinMajor), defaultMajor, EnvBin)
+		"or set HOLDFAST_DATABASE_URL to a running server", errors.Join(err, failed), version, defaultMajor, EnvBin)
 }
 
 func (b Binaries) suits(major int) error {
@@ -123,7 +127,7 @@ func inspect(ctx context.Context, acct account, dir string) (Binaries, error) {
 	}
 	out, err := acct.command(ctx, "/", b.path("postgres"), "--version").Output()
 	if err != nil {
-		return Binaries{}, fmt.Errorf("run %s as %s: %w", b.path("postgres"), acct.name, err)
+		return Binaries{}, fmt.Errorf("run %s as %s: %w", b.path("postgres"), acct.name, elsewhereHelps(err, "its file system may be mounted with noexec"))
 	}
 	m := versionLine.FindStringSubmatch(string(out))
 	if m == nil {

@@ -155,7 +155,7 @@ func (c cluster) create(ctx context.Context, bin Binaries) error {
 		args = append(args, "--no-sync")
 	}
 	if out, err := c.acct.command(ctx, c.home, bin.path("initdb"), args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, lastLines(out, 4))
+		return fmt.Errorf("initdb: %w: %s", err, complaint(out, 4))
 	}
 	err := c.inHome(func(files *os.Root) error {
 		conf, err := files.OpenFile(filepath.Join(filepath.Base(fresh), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
@@ -182,6 +182,9 @@ func (c cluster) spawn(ctx context.Context) error {
 		return err
 	}
 	bin, err := Ensure(ctx, c.log, major)
+	if err != nil && major != 0 {
+		return fmt.Errorf("%s has data of PostgreSQL %d, and needs that version: %w", c.data(), major, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -200,17 +203,17 @@ func (c cluster) spawn(ctx context.Context) error {
 		return err
 	}
 	c.log.Info("starting postgresql", "version", bin.Version, "dir", c.home, "user", c.acct.name)
-	complaint, err := c.pgCtlStart(ctx, bin)
+	said, err := c.pgCtlStart(ctx, bin)
 	if err == nil {
 		c.log.Info("postgresql ready", "psql", c.psql())
 		return nil
 	}
 	for _, remains := range remainsComplaints {
-		if strings.Contains(complaint, remains) {
+		if strings.Contains(said, remains) {
 			return errRemains
 		}
 	}
-	return fmt.Errorf("start PostgreSQL: %w (log: %s): %s", err, c.logFile(), lastLines([]byte(complaint), 4))
+	return fmt.Errorf("start PostgreSQL: %w (log: %s): %s", err, c.logFile(), complaint([]byte(said), 4))
 }
 
 // pgCtlStart returns PostgreSQL's log output besides the error. pg_ctl detaches the server from us, and passes it our

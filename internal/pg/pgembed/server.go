@@ -70,7 +70,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	o.Dir = dir
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the user PostgreSQL runs as must pass through
-		return nil, fmt.Errorf("database directory: %w", err)
+		return nil, fmt.Errorf("database directory: %w", elsewhereHelps(err, "the variable HOLDFAST_DATA_DIR names another directory"))
 	}
 	s := &Server{opts: o, turn: make(chan struct{}, 1)}
 	if s.start, err = openLock(filepath.Join(dir, startLock)); err != nil {

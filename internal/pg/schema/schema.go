@@ -47,7 +47,7 @@ func CheckServer(number int, encoding string) error {
 
 // ErrPooled says that the only database URL leads to a pooler.
 var ErrPooled = errors.New("database_url leads to a pooler; set HOLDFAST_LISTEN_DATABASE_URL to PostgreSQL itself " +
-	"(docs/deployment.md, Poolers)")
+	"(docs/database.md, Poolers)")
 
 // CheckDirect returns ErrPooled if a URL does not lead to PostgreSQL itself: a parameter that only PostgreSQL knows does
 // not reach the session. It waits up to a minute for a database that is not up yet, and changes nothing.
@@ -139,7 +139,8 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return persist(ctx, log, func() error {
-		for {
+		began, steps := time.Now(), 0
+		for ; ; steps++ {
 			step, err := p.UpByOne(ctx)
 			if errors.Is(err, goose.ErrNoNextVersion) {
 				break
@@ -147,10 +148,13 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 			if err != nil {
 				return fmt.Errorf("migrate: %w", err)
 			}
-			log.Info("schema step applied", "step", step.Source.Path, "took", step.Duration)
+			log.Debug("schema step applied", "step", step.Source.Path, "took", step.Duration)
 		}
 		if err := admit(ctx, db); err != nil {
 			return fmt.Errorf("migrate: %w", err)
+		}
+		if steps > 0 {
+			log.Info("database ready", "steps", steps, "took", time.Since(began))
 		}
 		return nil
 	})

@@ -45,7 +45,7 @@ func TestStepsAreLoggedOneByOne(t *testing.T) {
 	defer func() { _ = c.Close(context.Background()) }()
 	storetest.Must(c.Exec(t.Context(), "DROP SCHEMA holdfast CASCADE"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	require.Error(t, schema.Migrate(ctx, url, slog.New(slog.NewTextHandler(writer(cancel), nil))))
+	require.Error(t, schema.Migrate(ctx, url, slog.New(slog.NewTextHandler(writer(cancel), &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	version := storetest.Must(schema.ReadVersion(t.Context(), c))(t)
 	require.EqualValues(t, 1, version.Applied)
 }

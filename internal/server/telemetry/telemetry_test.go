@@ -408,7 +408,7 @@ func TestDeployedNamesAreMetrics(t *testing.T) {
 		known[f.GetName()] = true
 	}
 	name := regexp.MustCompile(`\bholdfast_[a-z_]+`)
-	for _, path := range []string{alerts, alertsTest, dashboard, runbook, "../../../docs/deployment.md"} {
+	for _, path := range []string{alerts, alertsTest, dashboard, runbook, "../../../docs/deployment.md", "../../../docs/database.md"} {
 		found := 0
 		for _, metric := range name.FindAllString(read(t, path), -1) {
 			if strings.HasPrefix(metric, "holdfast_reader") || strings.HasPrefix(metric, "holdfast_api") || metric == "holdfast_owner" {

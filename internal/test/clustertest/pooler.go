@@ -50,7 +50,7 @@ func databaseEnv(database string) []string {
 	return []string{"HOLDFAST_DATABASE_URL=" + database}
 }
 
-// SetForPooler makes the settings that docs/deployment.md asks for. They belong to the database instead of the role, which
+// SetForPooler makes the settings that docs/database.md asks for. They belong to the database instead of the role, which
 // other tests use, too.
 func (d *DB) SetForPooler() {
 	d.T.Helper()

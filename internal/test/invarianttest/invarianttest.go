@@ -229,7 +229,10 @@ func Check(ctx context.Context, url string) error {
 func CheckIn(ctx context.Context, tx pgx.Tx) error {
 	// As in the server's sessions. To compile a statement for dozens of partitions takes minutes, and a partition that was analyzed
 	// while it was empty would be read whole for each row.
-	if _, err := tx.Exec(ctx, "SET LOCAL jit = off; SET LOCAL enable_seqscan = off", pgx.QueryExecModeSimpleProtocol); err != nil {
+	// The locks come before the snapshot. A detach that begins and ends between snapshot and locks takes the rows of tasks away, but
+	// pg_inherits still shows their partition.
+	const begin = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; LOCK TABLE holdfast.tasks, holdfast.task_events IN ACCESS SHARE MODE"
+	if _, err := tx.Exec(ctx, begin, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return fmt.Errorf("invariants: %w", err)
 	}
 	var found []error

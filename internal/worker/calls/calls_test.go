@@ -71,7 +71,7 @@ func start(t *testing.T, url string, agents ...called) *process {
 	ctx, stop := context.WithCancel(context.Background())
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = pool.Run(ctx) })
-	// As package maintenance does: when it is woken, and now and then.
+	// As package upkeep does: when it is woken, and now and then.
 	duty := func(do func(context.Context) (bool, error), wake <-chan struct{}) {
 		round := 0
 		waittest.Eventually(t, "the end of the test", func() error {

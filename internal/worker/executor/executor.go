@@ -139,12 +139,6 @@ func (r *Run) Began() {
 	}
 }
 
-// IdempotencyKey is the same for every attempt at one message, and unique on the server. It uses the internal id,
-// because clients of A2A 0.1 choose the public one.
-func (r *Run) IdempotencyKey() string { return cmp.Or(r.Key, idempotencyKey(r.ID, r.Turn)) }
-
-func idempotencyKey(id task.ID, turn int) string { return fmt.Sprintf("%s:%d", id, turn) }
-
 // Memory is what an agent may know of its task and context, and what it may store beside them. Each call is a query.
 type Memory interface {
 	// History returns the conversation of the task before this run's message, oldest first.

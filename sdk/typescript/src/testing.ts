@@ -33,6 +33,8 @@ import type {
 import { ends } from "./uploader.js";
 import { perform } from "./worker.js";
 
+export { type Answered, DevServer, type DevServerOptions, type SendOptions } from "./devserver.js";
+
 /** The state of a task. */
 export type TaskState =
   | "submitted"

@@ -263,8 +263,8 @@ func (q *Queries) AdminChunks(ctx context.Context, db DBTX, arg AdminChunksParam
 }
 
 const adminCounts = `-- name: AdminCounts :many
-SELECT t.state, count(*) AS tasks,
-       floor(extract(epoch FROM t.created_at - $1::timestamptz)::float8 / $2::float8)::bigint AS bucket
+SELECT t.agent, t.state, count(*) AS tasks,
+       floor(date_part('epoch', t.created_at - $1::timestamptz) / $2::float8)::bigint AS bucket
   FROM holdfast.tasks t
  WHERE t.id < $3 AND t.id >= $4 AND t.state >= $5 AND t.state <= $6
    AND t.state = ANY($7::smallint[]) AND t.status_at < $8::timestamptz
@@ -272,39 +272,45 @@ SELECT t.state, count(*) AS tasks,
    AND (t.tenant = ANY($11::text[])) IS NOT FALSE AND (t.tenant = ANY($12::text[])) IS NOT TRUE
    AND (t.owner = ANY($13::text[])) IS NOT FALSE AND (t.owner = ANY($14::text[])) IS NOT TRUE
    AND ((t.retried_as IS NOT NULL) = $15::boolean) IS NOT FALSE
+   AND ($16::text[] IS NULL OR NOT EXISTS (
+        SELECT FROM (SELECT unnest($16::text[]) AS k, unnest($17::text[]) AS v) m
+         WHERE (t.metadata ->> m.k) IS DISTINCT FROM m.v))
    AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
-       BETWEEN $16::interval AND $17::interval
- GROUP BY t.state, bucket
+       BETWEEN $18::interval AND $19::interval
+ GROUP BY t.agent, t.state, bucket
 `
 
 type AdminCountsParams struct {
-	Begins       time.Time
-	Width        float64
-	Before       uuid.UUID
-	Since        uuid.UUID
-	LowestState  int16
-	HighestState int16
-	States       []int16
-	StatusBefore time.Time
-	Agents       []string
-	NotAgents    []string
-	Tenants      []string
-	NotTenants   []string
-	Owners       []string
-	NotOwners    []string
-	Retried      pgtype.Bool
-	MinDuration  time.Duration
-	MaxDuration  time.Duration
+	Begins         time.Time
+	Width          float64
+	Before         uuid.UUID
+	Since          uuid.UUID
+	LowestState    int16
+	HighestState   int16
+	States         []int16
+	StatusBefore   time.Time
+	Agents         []string
+	NotAgents      []string
+	Tenants        []string
+	NotTenants     []string
+	Owners         []string
+	NotOwners      []string
+	Retried        pgtype.Bool
+	MetadataKeys   []string
+	MetadataValues []string
+	MinDuration    time.Duration
+	MaxDuration    time.Duration
 }
 
 type AdminCountsRow struct {
+	Agent  string
 	State  int16
 	Tasks  int64
 	Bucket int64
 }
 
-// Tasks by their state and by the interval of @width seconds after @begins in which they were created (below zero:
-// before it). By primary key, within a window.
+// Tasks by agent, state and the interval of @width seconds after @begins in which they were created (below zero:
+// before it). By primary key, within a window. extract would compute with numeric, which takes twice as long.
 func (q *Queries) AdminCounts(ctx context.Context, db DBTX, arg AdminCountsParams) ([]AdminCountsRow, error) {
 	rows, err := db.Query(ctx, adminCounts,
 		arg.Begins,
@@ -322,6 +328,8 @@ func (q *Queries) AdminCounts(ctx context.Context, db DBTX, arg AdminCountsParam
 		arg.Owners,
 		arg.NotOwners,
 		arg.Retried,
+		arg.MetadataKeys,
+		arg.MetadataValues,
 		arg.MinDuration,
 		arg.MaxDuration,
 	)
@@ -332,7 +340,12 @@ func (q *Queries) AdminCounts(ctx context.Context, db DBTX, arg AdminCountsParam
 	var items []AdminCountsRow
 	for rows.Next() {
 		var i AdminCountsRow
-		if err := rows.Scan(&i.State, &i.Tasks, &i.Bucket); err != nil {
+		if err := rows.Scan(
+			&i.Agent,
+			&i.State,
+			&i.Tasks,
+			&i.Bucket,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -344,8 +357,8 @@ func (q *Queries) AdminCounts(ctx context.Context, db DBTX, arg AdminCountsParam
 }
 
 const adminCountsOfContext = `-- name: AdminCountsOfContext :many
-SELECT t.state, count(*) AS tasks,
-       floor(extract(epoch FROM t.created_at - $1::timestamptz)::float8 / $2::float8)::bigint AS bucket
+SELECT t.agent, t.state, count(*) AS tasks,
+       floor(date_part('epoch', t.created_at - $1::timestamptz) / $2::float8)::bigint AS bucket
   FROM (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as
           FROM holdfast.tasks c
          WHERE c.context_id = $3::text AND c.id < $4 AND c.id >= $5 AND c.state >= $6
@@ -355,33 +368,39 @@ SELECT t.state, count(*) AS tasks,
    AND (t.tenant = ANY($12::text[])) IS NOT FALSE AND (t.tenant = ANY($13::text[])) IS NOT TRUE
    AND (t.owner = ANY($14::text[])) IS NOT FALSE AND (t.owner = ANY($15::text[])) IS NOT TRUE
    AND ((t.retried_as IS NOT NULL) = $16::boolean) IS NOT FALSE
+   AND ($17::text[] IS NULL OR NOT EXISTS (
+        SELECT FROM (SELECT unnest($17::text[]) AS k, unnest($18::text[]) AS v) m
+         WHERE (t.metadata ->> m.k) IS DISTINCT FROM m.v))
    AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
-       BETWEEN $17::interval AND $18::interval
- GROUP BY t.state, bucket
+       BETWEEN $19::interval AND $20::interval
+ GROUP BY t.agent, t.state, bucket
 `
 
 type AdminCountsOfContextParams struct {
-	Begins       time.Time
-	Width        float64
-	ContextID    string
-	Before       uuid.UUID
-	Since        uuid.UUID
-	LowestState  int16
-	HighestState int16
-	States       []int16
-	StatusBefore time.Time
-	Agents       []string
-	NotAgents    []string
-	Tenants      []string
-	NotTenants   []string
-	Owners       []string
-	NotOwners    []string
-	Retried      pgtype.Bool
-	MinDuration  time.Duration
-	MaxDuration  time.Duration
+	Begins         time.Time
+	Width          float64
+	ContextID      string
+	Before         uuid.UUID
+	Since          uuid.UUID
+	LowestState    int16
+	HighestState   int16
+	States         []int16
+	StatusBefore   time.Time
+	Agents         []string
+	NotAgents      []string
+	Tenants        []string
+	NotTenants     []string
+	Owners         []string
+	NotOwners      []string
+	Retried        pgtype.Bool
+	MetadataKeys   []string
+	MetadataValues []string
+	MinDuration    time.Duration
+	MaxDuration    time.Duration
 }
 
 type AdminCountsOfContextRow struct {
+	Agent  string
 	State  int16
 	Tasks  int64
 	Bucket int64
@@ -406,6 +425,8 @@ func (q *Queries) AdminCountsOfContext(ctx context.Context, db DBTX, arg AdminCo
 		arg.Owners,
 		arg.NotOwners,
 		arg.Retried,
+		arg.MetadataKeys,
+		arg.MetadataValues,
 		arg.MinDuration,
 		arg.MaxDuration,
 	)
@@ -416,7 +437,12 @@ func (q *Queries) AdminCountsOfContext(ctx context.Context, db DBTX, arg AdminCo
 	var items []AdminCountsOfContextRow
 	for rows.Next() {
 		var i AdminCountsOfContextRow
-		if err := rows.Scan(&i.State, &i.Tasks, &i.Bucket); err != nil {
+		if err := rows.Scan(
+			&i.Agent,
+			&i.State,
+			&i.Tasks,
+			&i.Bucket,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -725,8 +751,8 @@ SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, trace
 // Queries of the admin API. Those that read tasks run in views of operators: for an operator of one tenant as the role
 // of callers, so row-level security hides the other tenants.
 //
-// Lists go by id, the newest task first. A page passes over a bounded number of tasks, however rare the ones that it
-// shows are (AdminWindow), and needs no index besides the primary key.
+// Lists go by id, which is the order of creation. A page passes over a bounded number of tasks, however rare the ones
+// that it shows are (AdminWindow), and needs no index besides the primary key.
 // By primary key.
 func (q *Queries) AdminTask(ctx context.Context, db DBTX, iD uuid.UUID, bound bool, tenant string) (Task, error) {
 	row := db.QueryRow(ctx, adminTask, iD, bound, tenant)
@@ -803,40 +829,65 @@ func (q *Queries) AdminTaskNamed(ctx context.Context, db DBTX, clientID string, 
 }
 
 const adminTasks = `-- name: AdminTasks :many
-SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks t
- WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4
-   AND t.state = ANY($5::smallint[]) AND t.status_at < $6::timestamptz
-   AND (t.agent = ANY($7::text[])) IS NOT FALSE AND (t.agent = ANY($8::text[])) IS NOT TRUE
-   AND (t.tenant = ANY($9::text[])) IS NOT FALSE AND (t.tenant = ANY($10::text[])) IS NOT TRUE
-   AND (t.owner = ANY($11::text[])) IS NOT FALSE AND (t.owner = ANY($12::text[])) IS NOT TRUE
-   AND ((t.retried_as IS NOT NULL) = $13::boolean) IS NOT FALSE
-   AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
-       BETWEEN $14::interval AND $15::interval
- ORDER BY t.id DESC LIMIT $16
+SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.dialect, p.metadata, p.traceparent, p.created_at, p.state, p.direct, p.last_seq, p.status_seq, p.status_at, p.agent_metadata, p.artifacts_seq, p.artifact_bytes, p.stream_base, p.turns, p.pending, p.runs, p.attempt, p.run_ordinal, p.worker_id, p.claimed_at, p.posted, p.heard_at, p.wakes_at, p.interruptible, p.resume_until, p.resumed_seq, p.cancel_requested, p.cancel_requested_at, p.lineage, p.pushes, p.kept, p.held_at, p.retried_as FROM (
+    (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks n
+      WHERE NOT $1::boolean AND n.id < $2 AND n.id >= $3 AND n.state >= $4
+        AND n.state <= $5 AND n.state = ANY($6::smallint[])
+        AND n.status_at < $7::timestamptz
+        AND (n.agent = ANY($8::text[])) IS NOT FALSE AND (n.agent = ANY($9::text[])) IS NOT TRUE
+        AND (n.tenant = ANY($10::text[])) IS NOT FALSE AND (n.tenant = ANY($11::text[])) IS NOT TRUE
+        AND (n.owner = ANY($12::text[])) IS NOT FALSE AND (n.owner = ANY($13::text[])) IS NOT TRUE
+        AND ((n.retried_as IS NOT NULL) = $14::boolean) IS NOT FALSE
+        AND ($15::text[] IS NULL OR NOT EXISTS (
+             SELECT FROM (SELECT unnest($15::text[]) AS k, unnest($16::text[]) AS v) m
+              WHERE (n.metadata ->> m.k) IS DISTINCT FROM m.v))
+        AND CASE WHEN n.state < 5 THEN now() ELSE n.status_at END - n.created_at
+            BETWEEN $17::interval AND $18::interval
+      ORDER BY n.id DESC LIMIT $19)
+     UNION ALL
+    (SELECT id, client_id, agent, tenant, owner, context_id, dialect, metadata, traceparent, created_at, state, direct, last_seq, status_seq, status_at, agent_metadata, artifacts_seq, artifact_bytes, stream_base, turns, pending, runs, attempt, run_ordinal, worker_id, claimed_at, posted, heard_at, wakes_at, interruptible, resume_until, resumed_seq, cancel_requested, cancel_requested_at, lineage, pushes, kept, held_at, retried_as FROM holdfast.tasks o
+      WHERE $1 AND o.id < $2 AND o.id >= $3 AND o.state >= $4 AND o.state <= $5
+        AND o.state = ANY($6::smallint[]) AND o.status_at < $7::timestamptz
+        AND (o.agent = ANY($8::text[])) IS NOT FALSE AND (o.agent = ANY($9::text[])) IS NOT TRUE
+        AND (o.tenant = ANY($10::text[])) IS NOT FALSE AND (o.tenant = ANY($11::text[])) IS NOT TRUE
+        AND (o.owner = ANY($12::text[])) IS NOT FALSE AND (o.owner = ANY($13::text[])) IS NOT TRUE
+        AND ((o.retried_as IS NOT NULL) = $14::boolean) IS NOT FALSE
+        AND ($15::text[] IS NULL OR NOT EXISTS (
+             SELECT FROM (SELECT unnest($15::text[]) AS k, unnest($16::text[]) AS v) m
+              WHERE (o.metadata ->> m.k) IS DISTINCT FROM m.v))
+        AND CASE WHEN o.state < 5 THEN now() ELSE o.status_at END - o.created_at
+            BETWEEN $17::interval AND $18::interval
+      ORDER BY o.id LIMIT $19)
+) p
 `
 
 type AdminTasksParams struct {
-	Before       uuid.UUID
-	Since        uuid.UUID
-	LowestState  int16
-	HighestState int16
-	States       []int16
-	StatusBefore time.Time
-	Agents       []string
-	NotAgents    []string
-	Tenants      []string
-	NotTenants   []string
-	Owners       []string
-	NotOwners    []string
-	Retried      pgtype.Bool
-	MinDuration  time.Duration
-	MaxDuration  time.Duration
-	MaxRows      int32
+	Oldest         bool
+	Before         uuid.UUID
+	Since          uuid.UUID
+	LowestState    int16
+	HighestState   int16
+	States         []int16
+	StatusBefore   time.Time
+	Agents         []string
+	NotAgents      []string
+	Tenants        []string
+	NotTenants     []string
+	Owners         []string
+	NotOwners      []string
+	Retried        pgtype.Bool
+	MetadataKeys   []string
+	MetadataValues []string
+	MinDuration    time.Duration
+	MaxDuration    time.Duration
+	MaxRows        int32
 }
 
-// By primary key, within a window. A list that is null selects all; a task that has not ended has lasted until now.
+// By primary key, within a window, the newest or the oldest task first. A list that is null selects all; a task that
+// has not ended has lasted until now. One order for both would sort the whole window.
 func (q *Queries) AdminTasks(ctx context.Context, db DBTX, arg AdminTasksParams) ([]Task, error) {
 	rows, err := db.Query(ctx, adminTasks,
+		arg.Oldest,
 		arg.Before,
 		arg.Since,
 		arg.LowestState,
@@ -850,6 +901,8 @@ func (q *Queries) AdminTasks(ctx context.Context, db DBTX, arg AdminTasksParams)
 		arg.Owners,
 		arg.NotOwners,
 		arg.Retried,
+		arg.MetadataKeys,
+		arg.MetadataValues,
 		arg.MinDuration,
 		arg.MaxDuration,
 		arg.MaxRows,
@@ -989,32 +1042,38 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.dialect, t
    AND (t.tenant = ANY($10::text[])) IS NOT FALSE AND (t.tenant = ANY($11::text[])) IS NOT TRUE
    AND (t.owner = ANY($12::text[])) IS NOT FALSE AND (t.owner = ANY($13::text[])) IS NOT TRUE
    AND ((t.retried_as IS NOT NULL) = $14::boolean) IS NOT FALSE
+   AND ($15::text[] IS NULL OR NOT EXISTS (
+        SELECT FROM (SELECT unnest($15::text[]) AS k, unnest($16::text[]) AS v) m
+         WHERE (t.metadata ->> m.k) IS DISTINCT FROM m.v))
    AND CASE WHEN t.state < 5 THEN now() ELSE t.status_at END - t.created_at
-       BETWEEN $15::interval AND $16::interval
- ORDER BY t.id DESC LIMIT $17
+       BETWEEN $17::interval AND $18::interval
+ ORDER BY CASE WHEN $19::boolean THEN t.id END, t.id DESC LIMIT $20
 `
 
 type AdminTasksOfContextParams struct {
-	ContextID    string
-	Before       uuid.UUID
-	Since        uuid.UUID
-	LowestState  int16
-	HighestState int16
-	States       []int16
-	StatusBefore time.Time
-	Agents       []string
-	NotAgents    []string
-	Tenants      []string
-	NotTenants   []string
-	Owners       []string
-	NotOwners    []string
-	Retried      pgtype.Bool
-	MinDuration  time.Duration
-	MaxDuration  time.Duration
-	MaxRows      int32
+	ContextID      string
+	Before         uuid.UUID
+	Since          uuid.UUID
+	LowestState    int16
+	HighestState   int16
+	States         []int16
+	StatusBefore   time.Time
+	Agents         []string
+	NotAgents      []string
+	Tenants        []string
+	NotTenants     []string
+	Owners         []string
+	NotOwners      []string
+	Retried        pgtype.Bool
+	MetadataKeys   []string
+	MetadataValues []string
+	MinDuration    time.Duration
+	MaxDuration    time.Duration
+	Oldest         bool
+	MaxRows        int32
 }
 
-// Index tasks_of_context; OFFSET keeps the planner from the primary key.
+// Index tasks_of_context; OFFSET keeps the planner from the primary key. The tasks are sorted in either order.
 func (q *Queries) AdminTasksOfContext(ctx context.Context, db DBTX, arg AdminTasksOfContextParams) ([]Task, error) {
 	rows, err := db.Query(ctx, adminTasksOfContext,
 		arg.ContextID,
@@ -1031,8 +1090,11 @@ func (q *Queries) AdminTasksOfContext(ctx context.Context, db DBTX, arg AdminTas
 		arg.Owners,
 		arg.NotOwners,
 		arg.Retried,
+		arg.MetadataKeys,
+		arg.MetadataValues,
 		arg.MinDuration,
 		arg.MaxDuration,
+		arg.Oldest,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -1271,12 +1333,18 @@ func (q *Queries) AdminUsage(ctx context.Context, db DBTX, task uuid.UUID, maxRo
 }
 
 const adminWindow = `-- name: AdminWindow :one
-SELECT id FROM holdfast.tasks
- WHERE id < $1 AND id >= $2 AND state >= $3 AND state <= $4
- ORDER BY id DESC OFFSET $5::integer LIMIT 1
+(SELECT w.id FROM holdfast.tasks w
+  WHERE NOT $1::boolean AND w.id < $2 AND w.id >= $3 AND w.state >= $4
+    AND w.state <= $5
+  ORDER BY w.id DESC OFFSET $6::integer LIMIT 1)
+ UNION ALL
+(SELECT u.id FROM holdfast.tasks u
+  WHERE $1 AND u.id < $2 AND u.id >= $3 AND u.state >= $4 AND u.state <= $5
+  ORDER BY u.id OFFSET $6 LIMIT 1)
 `
 
 type AdminWindowParams struct {
+	Oldest       bool
 	Before       uuid.UUID
 	Since        uuid.UUID
 	LowestState  int16
@@ -1284,10 +1352,11 @@ type AdminWindowParams struct {
 	MaxRows      int32
 }
 
-// The id where a page ends that passes over @max_rows tasks. No row: fewer are left. By primary key. The server's:
-// under the policies it would pass over the tasks of all other tenants.
+// The id where a page ends that passes over @max_rows tasks, in either order. No row: fewer are left. By primary key.
+// The server's: under the policies it would pass over the tasks of all other tenants.
 func (q *Queries) AdminWindow(ctx context.Context, db DBTX, arg AdminWindowParams) (uuid.UUID, error) {
 	row := db.QueryRow(ctx, adminWindow,
+		arg.Oldest,
 		arg.Before,
 		arg.Since,
 		arg.LowestState,

@@ -702,7 +702,9 @@ func (q *Queries) TableSizes(ctx context.Context, db DBTX) ([]TableSizesRow, err
 }
 
 const taskWords = `-- name: TaskWords :many
-SELECT w.task::uuid AS task, coalesce(m.said, '')::text AS said, coalesce(u.tokens, 0)::bigint AS tokens
+SELECT w.task::uuid AS task, coalesce(m.said, '')::text AS said, coalesce(u.tokens, 0)::bigint AS tokens,
+       coalesce(u.models, '{}')::text[] AS models, coalesce(u.inputs, '{}')::bigint[] AS inputs,
+       coalesce(u.outputs, '{}')::bigint[] AS outputs
   FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) w
   LEFT JOIN LATERAL (
     SELECT left(coalesce((SELECT p.value ->> 'text' FROM json_array_elements(v.payload -> 'parts') p
@@ -714,10 +716,15 @@ SELECT w.task::uuid AS task, coalesce(m.said, '')::text AS said, coalesce(u.toke
     OFFSET 0
  ) m ON true
   LEFT JOIN LATERAL (
-    SELECT sum(coalesce(c.total, c.input + c.output, c.input, c.output)) AS tokens
+    SELECT sum(coalesce(c.total, c.input + c.output, c.input, c.output)) AS tokens,
+           array_agg(left(coalesce(e.model, e.usage ->> 'model', ''), 200)) AS models,
+           array_agg(coalesce(c.input, 0)) AS inputs, array_agg(coalesce(c.output, 0)) AS outputs
       FROM (SELECT CASE WHEN v.kind = 2 THEN v.payload #> '{message,metadata,usage}'
                         ELSE coalesce(v.payload #> '{event_metadata,usage}', v.payload #> '{metadata,usage}')
-                        END AS usage
+                        END AS usage,
+                   CASE WHEN v.kind = 2 THEN v.payload #>> '{message,metadata,model}'
+                        ELSE coalesce(v.payload #>> '{event_metadata,model}', v.payload #>> '{metadata,model}')
+                        END AS model
               FROM holdfast.task_events v
              WHERE v.task = w.task AND v.seq > w.seq - 8 AND v.kind IN (2, 3) AND v.attempt > 0
                AND v.task BETWEEN $3 AND $4 AND pg_column_size(v.payload) < 65536
@@ -741,13 +748,17 @@ type TaskWordsParams struct {
 }
 
 type TaskWordsRow struct {
-	Task   uuid.UUID
-	Said   string
-	Tokens int64
+	Task    uuid.UUID
+	Said    string
+	Tokens  int64
+	Models  []string
+	Inputs  []int64
+	Outputs []int64
 }
 
 // What a list says of tasks: the beginning of the client's first message, and the tokens that the last events report up
-// to the given seqs. By primary key, without payloads that are large. The server's, for tasks that a view has found.
+// to the given seqs, also by model. By primary key, without payloads that are large. The server's, for tasks that a
+// view has found.
 func (q *Queries) TaskWords(ctx context.Context, db DBTX, arg TaskWordsParams) ([]TaskWordsRow, error) {
 	rows, err := db.Query(ctx, taskWords,
 		arg.Tasks,
@@ -762,7 +773,14 @@ func (q *Queries) TaskWords(ctx context.Context, db DBTX, arg TaskWordsParams) (
 	var items []TaskWordsRow
 	for rows.Next() {
 		var i TaskWordsRow
-		if err := rows.Scan(&i.Task, &i.Said, &i.Tokens); err != nil {
+		if err := rows.Scan(
+			&i.Task,
+			&i.Said,
+			&i.Tokens,
+			&i.Models,
+			&i.Inputs,
+			&i.Outputs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

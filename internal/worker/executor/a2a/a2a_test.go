@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -760,9 +759,7 @@ func TestLaterTryLooksForTheTask(t *testing.T) {
 
 func TestAgentIsAway(t *testing.T) {
 	t.Parallel()
-	away := httptest.NewServer(http.NotFoundHandler())
-	away.Close()
-	e, err := a2a.New(a2a.Options{CardURL: away.URL})
+	e, err := a2a.New(a2a.Options{CardURL: "http://" + nettest.Reserve(t)})
 	require.NoError(t, err)
 	_, err = execute(t, e, executortest.NewRun("hello"))
 	var u *executor.Unavailable

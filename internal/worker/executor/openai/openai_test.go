@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/secrets"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/openai"
@@ -524,10 +525,12 @@ func TestModelsThatDoNotAnswer(t *testing.T) {
 				}
 				<-r.Context().Done()
 			})
-			agent := f.agent(t, func(o *openai.Options) { o.IdleTimeout, o.HeaderTimeout = c.opts.IdleTimeout, c.opts.HeaderTimeout })
-			if name == "it is gone" {
-				f.Close()
-			}
+			agent := f.agent(t, func(o *openai.Options) {
+				o.IdleTimeout, o.HeaderTimeout = c.opts.IdleTimeout, c.opts.HeaderTimeout
+				if name == "it is gone" {
+					o.BaseURL = "http://" + nettest.Reserve(t) + "/v1"
+				}
+			})
 			_, err := run(t, agent, "hello")
 			require.Contains(t, err.Error()+"; "+executortest.Outcome(err), c.want)
 			require.NotContains(t, err.Error(), "/v1")

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/test/mcptest"
 	"github.com/holdfast-a2a/holdfast/internal/test/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/test/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/test/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor/executortest"
@@ -225,11 +226,9 @@ func TestToolsAreBounded(t *testing.T) {
 
 func TestToolServerAway(t *testing.T) {
 	t.Parallel()
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
 	f := newFake(t, says("Hi"))
 	_, err := run(t, f.agent(t, func(o *openai.Options) {
-		o.Tools = []openai.ToolServer{{Name: "far", URL: gone.URL, Headers: map[string]string{"Authorization": "Bearer tools-s3cret"}}}
+		o.Tools = []openai.ToolServer{{Name: "far", URL: "http://" + nettest.Reserve(t), Headers: map[string]string{"Authorization": "Bearer tools-s3cret"}}}
 	}), "do it")
 	_, ok := errors.AsType[*executor.Unavailable](err)
 	require.True(t, ok, "%v", err)
@@ -667,9 +666,8 @@ func TestSecretsOfToolsStayThere(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"done: [redacted]", "no [redacted]"}, results(f))
 
-	server.Close()
 	_, err = run(t, f.agent(t, func(o *openai.Options) {
-		o.Tools = []openai.ToolServer{{Name: "t", URL: server.URL + "?key=" + secret}}
+		o.Tools = []openai.ToolServer{{Name: "t", URL: "http://" + nettest.Reserve(t) + "?key=" + secret}}
 	}), "do it")
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), secret)

@@ -1,4 +1,4 @@
-"""Runs an agent in a test, without a server.
+"""Runs an agent in a test: without a server, or with a DevServer as its clients see it.
 
     from holdfast_agent import testing
 
@@ -28,6 +28,8 @@ from urllib.parse import quote, unquote
 
 from ._active import Active
 from ._agent import Agent
+from ._devserver import Answered as Answered
+from ._devserver import DevServer as DevServer
 from ._logs import RunLogger
 from ._outbox import Outbox
 from ._run import ENDS, Run

@@ -1,1 +1,0 @@
-import{t as e}from"./useQuery-DryAVmkt.js";import{b as t,f as n}from"./ErrorBox--Ki8MWD6.js";function r(){return e({queryKey:[`me`],queryFn:({signal:e})=>n(`/me`,{signal:e}),refetchInterval:()=>t()?2e3:1e4,retry:!1})}function i(){let{data:e}=r();return e?e.read_only?e.read_only:e.right===`view`?`Your credential has the scope to view, not to act.`:``:``}export{r as n,i as t};

@@ -1,0 +1,1 @@
+import{_t as e,mt as t}from"./ErrorBox-DkHf22AV.js";var n=e(t(),1);function r(e){return(0,n.useSyncExternalStore)(t=>{let n=matchMedia(e);return n.addEventListener(`change`,t),()=>n.removeEventListener(`change`,t)},()=>matchMedia(e).matches)}function i(){return r(`(max-width: 720px)`)}export{i as n,r as t};

@@ -1,1 +1,0 @@
-import{K as e,z as t}from"./Time-BG7t-knS.js";function n(n,r){return t(n,e,r)}export{n as t};

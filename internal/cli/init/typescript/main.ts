@@ -1,0 +1,4 @@
+import { serve } from "holdfast-agent";
+import { greeter } from "./agent.js";
+
+serve(greeter);
