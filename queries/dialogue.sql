@@ -66,3 +66,10 @@ SELECT coalesce((
     SELECT e.attempt FROM holdfast.task_events e
      WHERE e.task = @task AND e.kind = 3 AND e.artifact_id = @artifact_id::text ORDER BY e.seq DESC LIMIT 1
 ) = @attempt::integer, false)::boolean AS begun;
+
+-- name: RecordsOf :many
+-- What durable runs have recorded, in a part of a log. By primary key.
+SELECT e.seq, (e.payload -> 'checkpoint')::json AS record FROM holdfast.task_events e
+ WHERE e.task = @task AND e.seq > sqlc.arg(after)::bigint AND e.seq <= @upto::bigint
+   AND e.kind = 4 AND (e.payload -> 'outcome') #>> '{}' = 'record'
+ ORDER BY e.seq;

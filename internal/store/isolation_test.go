@@ -160,7 +160,7 @@ func init() {
 		"many callers' writes in one commit, each with its own owner":                {"TaskCreate", "TaskAdmit", "PushConfigsNew"},
 		"at the end of a transaction, with its arguments only":                       {"AuditAppend"},
 		"a create, of a row that no policy sees yet; it names its owner":             {"TaskRename"},
-		"a run's, fenced by its attempt":                                             {"EventsAppend", "TurnsNext", "TurnsWait", "RunStates", "RunRequeue", "ArtifactIDs", "TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "DialogueIndex", "EventsAt", "RunBegins", "ContextTasks", "CallResults", "RunFor", "RunHandOver", "RunBeat", "RunSilence", "ArtifactsListed", "ArtifactNames", "ArtifactChunks", "ArtifactBegun"},
+		"a run's, fenced by its attempt":                                             {"EventsAppend", "TurnsNext", "TurnsWait", "RunStates", "RunRequeue", "ArtifactIDs", "TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "DialogueIndex", "EventsAt", "RunBegins", "ContextTasks", "CallResults", "RunFor", "RunHandOver", "RunBeat", "RunSilence", "ArtifactsListed", "ArtifactNames", "ArtifactChunks", "ArtifactBegun", "RecordsOf"},
 		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsHeld", "RunsEnded", "RunsRescue", "RemoteExpire", "RemoteLook", "NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticeFacts"},
 		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
 		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},

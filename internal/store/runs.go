@@ -158,6 +158,22 @@ func (s *Store) Artifacts(ctx context.Context, h *task.Task, after task.Seq, mos
 	return page, translate("list artifacts", err)
 }
 
+// Records returns what durable runs of a task have recorded after a place, oldest first: at least one if there is one, and of at most
+// so many bytes. more says that others follow.
+func (s *Store) Records(ctx context.Context, h *task.Task, after task.Seq, bytes int64) (records []task.Record, more bool, err error) {
+	most := &meter{DBTX: s.api, most: bytes}
+	for ; after < h.LastSeq && !most.cut; after += logRange {
+		rows, err := s.q.RecordsOf(ctx, most, uuid.UUID(h.ID), int64(after), int64(after+logRange))
+		if err != nil {
+			return nil, false, translate("read the records", err)
+		}
+		for _, r := range rows {
+			records = append(records, task.Record{Seq: task.Seq(r.Seq), JSON: r.Record})
+		}
+	}
+	return records, most.cut, nil
+}
+
 // logRange bounds the events that a statement looks at along a log. It takes far less than the time of a statement.
 const logRange = 20_000
 

@@ -109,6 +109,11 @@ func (e *Event) Waits() bool {
 	return e.Kind == EventRun && e.Run != nil && (e.Run.Outcome == RunWaits || e.Run.Outcome == RunCalls)
 }
 
+// Keeps reports whether the event keeps what its attempt wrote before it: the next try replaces only what came after.
+func (e *Event) Keeps() bool {
+	return e.Kind == EventRun && e.Run != nil && (e.Run.Outcome == RunCheckpoint || e.Run.Outcome == RunRecord)
+}
+
 // Outcomes of an attempt that a RunNote records.
 const (
 	RunLost       = "lost"       // the worker stopped renewing its lease
@@ -116,6 +121,7 @@ const (
 	RunAway       = "away"       // the agent did not begin it: it was away or too busy
 	RunReturned   = "returned"   // the worker shut down and gave it back
 	RunCheckpoint = "checkpoint" // it continues; Checkpoint holds its progress
+	RunRecord     = "record"     // it continues; Checkpoint holds the record of a durable run, for this turn and all later ones
 	RunWaits      = "waits"      // it ended; the next turn begins at the time Until, or after For
 	RunCalls      = "calls"      // it ended; the next turn begins with the results of Calls
 	RunResume     = "resume"     // not an attempt: a request by resume URL, which begins the next turn
@@ -137,6 +143,23 @@ type RunNote struct {
 	Traceparent string // RunCalls: W3C Trace Context of the run, or ""
 
 	Sealed []byte // RunResume: the Resumed, as only the store reads it
+}
+
+// Open returns the artifacts that a record does not keep, because steps that were under way have written them.
+func (r *RunNote) Open() []string {
+	var record struct {
+		Open []string `json:"open"`
+	}
+	if r.Outcome != RunRecord || json.Unmarshal(r.Checkpoint, &record) != nil {
+		return nil
+	}
+	return record.Open
+}
+
+// Record is what a durable run has recorded: a JSON object, which only its agent understands in full.
+type Record struct {
+	Seq  Seq
+	JSON json.RawMessage
 }
 
 // Resumed is a request by the resume URL of a task. It may have secrets: it is stored sealed, and only the agent reads it.

@@ -234,6 +234,22 @@ func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
 	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
 }
 
+// Record implements executor.Emitter.
+func (e *emitter) Record(ctx context.Context, record json.RawMessage) error {
+	e.began()
+	if e.spent.Load() {
+		return errSpent
+	}
+	record, err := e.cleanJSON("record", record)
+	if err != nil {
+		return err
+	}
+	if most := e.r.agent.MaxState; most > 0 && int64(len(record)) > most {
+		return &executor.Failure{Msg: fmt.Sprintf("A record of the agent has %d bytes; the limit is %d (limits.max_state).", len(record), most)}
+	}
+	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunRecord, Checkpoint: record}})
+}
+
 // Wait implements executor.Emitter.
 func (e *emitter) Wait(ctx context.Context, w executor.Wait) error {
 	e.began()

@@ -385,6 +385,24 @@ func checkpoint(data string) fn {
 	}
 }
 
+func records(record string) fn {
+	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		return out.Record(ctx, json.RawMessage(record))
+	}
+}
+
+// recorded ends the run with what was recorded.
+func recorded(s task.State) fn {
+	return func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		all, more, err := run.Memory.Records(ctx, 0, 1<<20)
+		text := fmt.Sprint(len(all), " records, more ", more)
+		for _, r := range all {
+			text += " " + string(r.JSON)
+		}
+		return errors.Join(err, out.Status(ctx, s, says(text)))
+	}
+}
+
 func reply(text string) fn {
 	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 		return out.Reply(ctx, says(text))
@@ -490,6 +508,16 @@ func scenarios() map[string]scenario {
 			steps(grows("kept", "3 "), grows("kept", "4 "), grows("late", "3 "), unnamed("second"), again),
 			steps(grows("kept", "5 "), grows("late", "5 "), unnamed("second"), returns(nil)),
 		), ends(completed)},
+		"goes on at its records": {turns(tries(
+			steps(grows("kept", "1 "), grows("beside", "lost "), records(`{"name":"a","open":["beside"]}`), grows("kept", "lost "), again),
+			steps(grows("beside", "1 "), grows("kept", "2 "), records(`{"name":"b"}`), status(input, "what?")),
+		), tries(
+			steps(grows("later", "1 "), records(`{"name":"c"}`), grows("later", "lost "), again),
+			steps(grows("later", "2 "), recorded(completed)),
+		)), func(c client) {
+			c.create("hi").hears("what?").say("that").reaches(completed)
+		}},
+		"records too much": {steps(records(`{"name":"`+strings.Repeat("x", 89)+`"}`), records(`{"name":"`+strings.Repeat("x", 90)+`"}`)), ends(task.StateFailed)},
 		"retries": {steps(recalled(working), tries(
 			steps(emitted("1"), checkpoint("1"), again), steps(emitted("2"), checkpoint("2"), again), returns(nil),
 		)), ends(completed)},
@@ -712,7 +740,7 @@ func agents(all map[string]scenario) (list []worker.Agent) {
 			a.MaxArtifacts = 4
 		case "goes on at its checkpoint":
 			a.MaxAttempts = 4
-		case "stores too much":
+		case "stores too much", "records too much":
 			a.MaxState = 100
 		case "replies", "may reply and waits":
 			a.DirectReplies = true

@@ -57,7 +57,7 @@ func (m *runMemory) Earlier(ctx context.Context) ([]task.Event, error) {
 		switch {
 		case e == nil:
 			out = nil
-		case e.Kind != task.EventRun || e.Run != nil && e.Run.Outcome == task.RunCheckpoint:
+		case e.Kind != task.EventRun || e.Keeps():
 			out = append(out, *e)
 		}
 	})
@@ -82,6 +82,14 @@ func (m *runMemory) Checkpoints(ctx context.Context) ([]json.RawMessage, error) 
 		}
 	})
 	return all, err
+}
+
+func (m *runMemory) Records(ctx context.Context, after task.Seq, bytes int64) (records []executor.Record, more bool, err error) {
+	err = m.r.read(ctx, func() (err error) {
+		records, more, err = m.r.pool.opt.Store.Records(ctx, m.r.claim.Task, after, bytes)
+		return err
+	})
+	return records, more, err
 }
 
 func (m *runMemory) Task(ctx context.Context) (*task.Task, error) {

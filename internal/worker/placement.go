@@ -3,7 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
-	"maps"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -12,7 +12,7 @@ import (
 )
 
 // placement places what an attempt writes after what earlier attempts at the turn have left: what they wrote before their newest
-// checkpoint stays, and what came after it is replaced. So a try that goes on at the checkpoint leaves each text once.
+// checkpoint or record stays, and what came after it is replaced. So a try that goes on there leaves each text once.
 type placement struct {
 	mu      sync.Mutex      // for the order of texts, too
 	begun   map[string]bool // the attempt has written these artifacts
@@ -108,7 +108,8 @@ func (e *emitter) recall(ctx context.Context) (err error) {
 }
 
 // remains tells what earlier attempts at the turn have written: the seq of the last chunk of each artifact, and of the last
-// one that a checkpoint keeps. A checkpoint keeps what its own attempt wrote before it, and what the one before it kept.
+// one that a checkpoint or record keeps. It keeps what its own attempt wrote before it, but not what a record calls open, and what
+// the one before it kept.
 func (m *runMemory) remains(ctx context.Context) (kept, last map[string]task.Seq, err error) {
 	kept, last = map[string]task.Seq{}, map[string]task.Seq{}
 	own, of := map[string]task.Seq{}, task.Attempt(0)
@@ -126,8 +127,13 @@ func (m *runMemory) remains(ctx context.Context) (kept, last map[string]task.Seq
 		switch {
 		case e.Kind == task.EventArtifact:
 			last[e.Artifact.ID], own[e.Artifact.ID] = e.Seq, e.Seq
-		case e.Kind == task.EventRun && e.Run != nil && e.Run.Outcome == task.RunCheckpoint:
-			maps.Copy(kept, own)
+		case e.Keeps():
+			open := e.Run.Open()
+			for id, seq := range own {
+				if !slices.Contains(open, id) {
+					kept[id] = seq
+				}
+			}
 		}
 	})
 	return kept, last, err

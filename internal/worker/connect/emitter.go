@@ -354,6 +354,11 @@ func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
 	return e.emit(ctx, &wire.Event{Action: wire.Checkpoint, Checkpoint: data})
 }
 
+// Record implements executor.Emitter.
+func (e *emitter) Record(ctx context.Context, record json.RawMessage) error {
+	return e.emit(ctx, &wire.Event{Action: wire.Record, Checkpoint: record})
+}
+
 // Committed implements executor.Emitter.
 func (e *emitter) Committed(ctx context.Context) error { return e.flush(ctx) }
 

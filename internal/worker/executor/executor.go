@@ -155,6 +155,9 @@ type Memory interface {
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
 	// Checkpoints returns all checkpoints of earlier attempts for this message, oldest first.
 	Checkpoints(ctx context.Context) ([]json.RawMessage, error)
+	// Records returns what the durable runs of the task have recorded, in all turns and tries, oldest first: those after a
+	// place, of so many bytes but at least one. more says that others follow.
+	Records(ctx context.Context, after task.Seq, bytes int64) (records []Record, more bool, err error)
 	// Task returns the task as its log has it, with its messages and artifacts. The caller may change it.
 	Task(ctx context.Context) (*task.Task, error)
 	// Dialogue returns what the user and the agent have said before this run's message, oldest first: messages, and
@@ -176,6 +179,9 @@ type Reference = task.Reference
 
 // Said is an entry of a dialogue.
 type Said = task.Said
+
+// Record is what a durable run has recorded.
+type Record = task.Record
 
 // Bounds bound a dialogue.
 type Bounds = task.Bounds
@@ -251,6 +257,9 @@ type Emitter interface {
 	Reply(ctx context.Context, msg *task.Message) error
 	// Checkpoint stores the progress of the run for the next attempt, if there is one.
 	Checkpoint(ctx context.Context, data json.RawMessage) error
+	// Record stores what a durable run must not do again: for the next attempt and for all later turns. Like a checkpoint it keeps
+	// what the run wrote before it, but not the artifacts that its member open names.
+	Record(ctx context.Context, record json.RawMessage) error
 	// Committed blocks until all events so far are committed. Call it before an effect outside that must not be repeated
 	// because its checkpoint was lost.
 	Committed(ctx context.Context) error

@@ -66,6 +66,7 @@ func New(o Options) *API {
 	a.routes = web.NewRoutes("docs/run-api.yaml", a.fail)
 	a.handle("GET", "", "run", a.during(true, a.run))
 	a.handle("GET", "/history", "history", a.during(false, a.history))
+	a.handle("GET", "/records", "records", a.during(false, a.records))
 	a.handle("GET", "/artifacts", "artifacts", a.during(false, a.artifacts))
 	a.handle("GET", "/artifacts/{id...}", "artifact", a.during(false, a.artifact))
 	a.handle("GET", "/tasks", "tasks", a.during(false, a.tasks))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -305,6 +306,44 @@ func TestTriesGoOnAtTheCheckpoint(t *testing.T) {
 		got = append(got, a.ID+": "+textOf(&a))
 	}
 	require.Equal(t, []string{"text-1: one two three four", "artifact-1-1: first", "artifact-1-2: second", "artifact-1-3: third"}, got)
+}
+
+// A later turn reads what the turns before it recorded, in pages.
+func TestRecords(t *testing.T) {
+	w, r := begun(t, worker.Agent{})
+	record := func(nth int, data string) string {
+		return fmt.Sprintf(`{"type":"record","kind":"step","name":"a","nth":%d,"data":%q}`, nth, data)
+	}
+	require.JSONEq(t, `{"records":[]}`, string(r.Do(t, "GET", "/records", "").Body))
+	large := strings.Repeat("x", 600<<10)
+	r.Post(t, 0, record(1, large), record(2, large), record(3, "c"), `{"type":"ask","message":"what?"}`)
+	w.ends(r)
+	w.say(r, "that")
+	second := w.next()
+	var doc struct {
+		Records page `json:"records"`
+	}
+	require.NoError(t, json.Unmarshal(second.Do(t, "GET", "", "").Body, &doc))
+	require.Equal(t, []int{1}, doc.Records.nths())
+	var rest page
+	require.NoError(t, json.Unmarshal(second.Do(t, "GET", fmt.Sprint("/records?after=", doc.Records.Next), "").Body, &rest))
+	require.Equal(t, []int{2, 3}, rest.nths())
+	require.Zero(t, rest.Next)
+	require.Equal(t, 400, second.Do(t, "GET", "/records?after=x", "").Status)
+	require.True(t, second.Post(t, 0, `{"type":"complete"}`).Ended)
+}
+
+// page is a page of records.
+type page struct {
+	Records []struct{ Nth int }
+	Next    int64
+}
+
+func (p page) nths() (all []int) {
+	for _, r := range p.Records {
+		all = append(all, r.Nth)
+	}
+	return all
 }
 
 func TestEndsOfARun(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -209,6 +210,22 @@ func (a *API) artifact(x *exchange) error {
 		return err
 	}
 	return a.ok(x, wire.NewArtifact(found))
+}
+
+// records answers with what durable runs of the task have recorded.
+func (a *API) records(x *exchange) error {
+	if err := x.parameters("after"); err != nil {
+		return err
+	}
+	after, err := x.number("after", 0, math.MaxInt64, 0)
+	if err != nil {
+		return err
+	}
+	doc, err := wire.Records(x.ctx, x.Run, task.Seq(after))
+	if err != nil {
+		return err
+	}
+	return a.ok(x, doc)
 }
 
 // place writes a place in a list for its next page. It is no secret: what a page may have does not depend on it.

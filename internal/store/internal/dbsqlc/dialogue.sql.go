@@ -347,6 +347,39 @@ func (q *Queries) EventsAt(ctx context.Context, db DBTX, task uuid.UUID, seqs []
 	return items, nil
 }
 
+const recordsOf = `-- name: RecordsOf :many
+SELECT e.seq, (e.payload -> 'checkpoint')::json AS record FROM holdfast.task_events e
+ WHERE e.task = $1 AND e.seq > $2::bigint AND e.seq <= $3::bigint
+   AND e.kind = 4 AND (e.payload -> 'outcome') #>> '{}' = 'record'
+ ORDER BY e.seq
+`
+
+type RecordsOfRow struct {
+	Seq    int64
+	Record []byte
+}
+
+// What durable runs have recorded, in a part of a log. By primary key.
+func (q *Queries) RecordsOf(ctx context.Context, db DBTX, task uuid.UUID, after int64, upto int64) ([]RecordsOfRow, error) {
+	rows, err := db.Query(ctx, recordsOf, task, after, upto)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RecordsOfRow
+	for rows.Next() {
+		var i RecordsOfRow
+		if err := rows.Scan(&i.Seq, &i.Record); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const runBegins = `-- name: RunBegins :one
 SELECT coalesce((
     SELECT e.seq FROM holdfast.task_events e

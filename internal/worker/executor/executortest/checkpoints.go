@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Checkpoints returns the checkpoints among Events, and Stored after them.
@@ -20,6 +21,23 @@ func (m *Memory) Checkpoints(context.Context) ([]json.RawMessage, error) {
 		all = append(all, m.Stored)
 	}
 	return all, nil
+}
+
+// Records returns the records among Events.
+func (m *Memory) Records(_ context.Context, after task.Seq, _ int64) (all []executor.Record, more bool, err error) {
+	m.Reads++
+	for i := range m.Events {
+		if e := &m.Events[i]; e.Kind == task.EventRun && e.Run != nil && e.Run.Outcome == task.RunRecord && e.Seq > after {
+			all = append(all, executor.Record{Seq: e.Seq, JSON: e.Run.Checkpoint})
+		}
+	}
+	return all, false, nil
+}
+
+// Record records a record.
+func (r *Recorder) Record(ctx context.Context, record json.RawMessage) error {
+	note := &task.RunNote{Outcome: task.RunRecord, Checkpoint: record}
+	return r.record(ctx, task.Event{Kind: task.EventRun, Run: note}, false)
 }
 
 // Committed returns at once: a Recorder has every event when its call returns.

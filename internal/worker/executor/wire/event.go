@@ -29,6 +29,7 @@ const (
 	Text // an Artifact; the Player chooses its id if the agent did not
 	Reply
 	Checkpoint
+	Record
 	Retry
 	Wait
 	Call
@@ -44,7 +45,7 @@ type Event struct {
 	Error      *Error           // Status: what the agent's code has raised, for operators; or nil
 	Resume     *executor.Resume // Status of ask and auth; may be nil
 	Chunk      executor.Chunk   // Artifact, Text
-	Checkpoint json.RawMessage  // Checkpoint
+	Checkpoint json.RawMessage  // Checkpoint, Record
 	Wait       executor.Wait    // Wait
 	Calls      []executor.Call  // Call
 	Reason     string           // Retry
@@ -86,6 +87,12 @@ type eventDocument struct {
 	For           *float64          `json:"for,omitzero"`
 	Interruptible bool              `json:"interruptible,omitzero"`
 	Calls         []call            `json:"calls,omitzero"`
+	Kind          string            `json:"kind,omitzero"`
+	Nth           int               `json:"nth,omitzero"`
+	Emitted       map[string]int64  `json:"emitted,omitzero"`
+	Open          []string          `json:"open,omitzero"`
+	Tries         int               `json:"tries,omitzero"`
+	Took          float64           `json:"took,omitzero"`
 	Reason        string            `json:"reason,omitzero"`
 	After         float64           `json:"after,omitzero"`
 }
@@ -107,13 +114,14 @@ var eventTypes = map[string]eventType{
 	"reject":     {"message metadata", ends(task.StateRejected, false)},
 	"reply":      {"message", readReply},
 	"checkpoint": {"data", readCheckpoint},
+	"record":     {"kind name nth data error emitted open tries took", readRecord},
 	"retry":      {"reason after", readRetry},
 	"wait":       {"until for interruptible", readWait},
 	"call":       {"calls", readCall},
 	"state":      {"scope data version", readState},
 }
 
-const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, state, retry, wait, call"
+const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, record, state, retry, wait, call"
 
 // Decode reads one event. The error is a *Malformed without a line; only the caller knows the line.
 func Decode(raw []byte) (*Event, *Malformed) {

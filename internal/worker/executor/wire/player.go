@@ -118,6 +118,8 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 		err = p.out.Artifact(ctx, chunk)
 	case Checkpoint:
 		err = p.out.Checkpoint(ctx, e.Checkpoint)
+	case Record:
+		err = p.out.Record(ctx, e.Checkpoint)
 	case Reply:
 		if p.played > 0 {
 			bad := malformed("", "a reply must be the only event")

@@ -42,6 +42,7 @@ type runDocument struct {
 	History        []entry           `json:"history,omitempty"`
 	Checkpoint     jsontext.Value    `json:"checkpoint,omitzero"`
 	Earlier        []earlierArtifact `json:"earlier,omitempty"`
+	Records        *RecordList       `json:"records,omitempty"`
 	State          *stateDocument    `json:"state,omitempty"`
 
 	TurnMetadata        jsontext.Value             `json:"turnMetadata,omitzero"`
@@ -246,7 +247,11 @@ func (d *runDocument) resume(ctx context.Context, run *executor.Run) error {
 		return fmt.Errorf("read the earlier events: %w", err)
 	}
 	d.Earlier = partialArtifacts(events)
-	return nil
+	records, err := Records(ctx, run, 0)
+	if err == nil && len(records.Records) > 0 {
+		d.Records = records
+	}
+	return err
 }
 
 // partialArtifacts folds the events of earlier attempts into one summary per artifact, in order of appearance.

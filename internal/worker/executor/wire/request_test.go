@@ -61,6 +61,7 @@ func TestLaterRunDocumentHasHistory(t *testing.T) {
 			{Kind: task.EventStatus, State: task.StateWorking},
 			chunk("a", "one", false, false), chunk("b", "", false, true), chunk("a", "", true, false),
 			chunk("b", "two", false, false),
+			{Seq: 9, Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunRecord, Checkpoint: json.RawMessage(`{"kind":"step","name":"pay","nth":1,"data":1.0}`)}},
 		},
 		Stored: json.RawMessage(`{"page":4}`),
 	}
@@ -74,7 +75,8 @@ func TestLaterRunDocumentHasHistory(t *testing.T) {
 		`{"role":"agent","parts":[{"text":"a plan"}],"artifactId":"plan-1","name":"plan","description":"d"},`+
 		`{"role":"agent","parts":[{"text":"sure?"}],"state":"input-required"}],`+
 		`"checkpoint":{"page":4},"earlier":[{"artifactId":"a","name":"one","chunks":2,"last":false},`+
-		`{"artifactId":"b","name":"two","chunks":1,"last":false}]`)
+		`{"artifactId":"b","name":"two","chunks":1,"last":false}],`+
+		`"records":{"records":[{"kind":"step","name":"pay","nth":1,"data":1.0}]}`)
 }
 
 func TestHistoryCanBeOmitted(t *testing.T) {

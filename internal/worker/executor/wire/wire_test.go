@@ -78,10 +78,19 @@ var validEvents = map[string]Event{
 	`{"type":"fail","message":"no","error":{"type":"KeyError","place":"a.py:7","message":"x","trace":"t\n"}}`: {
 		Action: Status, State: task.StateFailed, Message: spoken("no"), Error: &Error{Type: "KeyError", Place: "a.py:7", Message: "x", Trace: "t\n"},
 	},
-	`{"type":"fail","message":"no"}`:                        {Action: Status, State: task.StateFailed, Message: spoken("no")},
-	`{"type":"reject"}`:                                     {Action: Status, State: task.StateRejected},
-	`{"type":"checkpoint","data":{"page": 3}}`:              {Action: Checkpoint, Checkpoint: json.RawMessage(`{"page":3}`)},
-	`{"type":"checkpoint","data":null}`:                     {Action: Checkpoint, Checkpoint: json.RawMessage(`null`)},
+	`{"type":"fail","message":"no"}`:           {Action: Status, State: task.StateFailed, Message: spoken("no")},
+	`{"type":"reject"}`:                        {Action: Status, State: task.StateRejected},
+	`{"type":"checkpoint","data":{"page": 3}}`: {Action: Checkpoint, Checkpoint: json.RawMessage(`{"page":3}`)},
+	`{"type":"checkpoint","data":null}`:        {Action: Checkpoint, Checkpoint: json.RawMessage(`null`)},
+	`{"type":"record","kind":"step","name":"pay","nth":1,"data":{"id": 1.0},"emitted":{"b":2,"a":1},"open":["x"],"tries":2,"took":0.5}`: {
+		Action: Record, Checkpoint: json.RawMessage(`{"kind":"step","name":"pay","nth":1,"data":{"id":1.0},"emitted":{"a":1,"b":2},"open":["x"],"tries":2,"took":0.5}`),
+	},
+	`{"type":"record","kind":"value","name":"v","nth":2,"data":null,"emitted":null,"open":null}`: {
+		Action: Record, Checkpoint: json.RawMessage(`{"kind":"value","name":"v","nth":2,"data":null}`),
+	},
+	`{"type":"record","kind":"step","name":"pay","nth":1,"error":{"type":"KeyError","message":"x"}}`: {
+		Action: Record, Checkpoint: json.RawMessage(`{"kind":"step","name":"pay","nth":1,"error":{"type":"KeyError","message":"x"}}`),
+	},
 	`{"type":"retry"}`:                                      {Action: Retry},
 	`{"type":"state","data":{"a": 1.0}}`:                    {Action: Store, Stored: Stored{Scope: executor.OfTask, Value: json.RawMessage(`{"a":1.0}`), Version: executor.AnyVersion}},
 	`{"type":"state","scope":null,"data":1,"version":null}`: {Action: Store, Stored: Stored{Scope: executor.OfTask, Value: json.RawMessage(`1`), Version: executor.AnyVersion}},

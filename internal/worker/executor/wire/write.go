@@ -42,6 +42,13 @@ func (e *Event) document() (*eventDocument, error) {
 		return &eventDocument{Type: "reply", Message: sent(e.Message)}, nil
 	case Checkpoint:
 		return &eventDocument{Type: "checkpoint", Data: opaque(e.Checkpoint)}, nil
+	case Record:
+		out := &eventDocument{}
+		if err := jsonv2.Unmarshal(e.Checkpoint, out); err != nil {
+			return nil, err
+		}
+		out.Type = "record"
+		return out, nil
 	case Retry:
 		return &eventDocument{Type: "retry", Reason: e.Reason, After: e.After.Seconds()}, nil
 	case Wait:
