@@ -423,6 +423,38 @@ COMMENT ON COLUMN holdfast.v_states.value IS 'The value, as the agent wrote it.'
 COMMENT ON COLUMN holdfast.v_states.bytes IS 'Size of the value.';
 COMMENT ON COLUMN holdfast.v_states.updated_at IS 'When it was last written.';
 
+CREATE VIEW holdfast.v_steps AS
+SELECT t.id AS task,
+       coalesce(t.client_id, t.id::text) AS task_id,
+       t.agent, t.tenant, t.owner, t.context_id,
+       e.seq,
+       e.attempt,
+       (e.payload -> 'checkpoint' -> 'kind') #>> '{}' AS kind,
+       (e.payload -> 'checkpoint' -> 'name') #>> '{}' AS name,
+       ((e.payload -> 'checkpoint' -> 'nth') #>> '{}')::integer AS nth,
+       e.created_at AS ended_at,
+       make_interval(secs => ((e.payload -> 'checkpoint' -> 'took') #>> '{}')::double precision) AS took,
+       coalesce(((e.payload -> 'checkpoint' -> 'tries') #>> '{}')::integer, 1) AS tries,
+       e.payload -> 'checkpoint' -> 'data' AS data,
+       coalesce((e.payload -> 'checkpoint' -> 'error' -> 'message') #>> '{}',
+                (e.payload -> 'checkpoint' -> 'error' -> 'type') #>> '{}') AS error
+  FROM holdfast.tasks t
+  JOIN holdfast.task_events e ON e.task = t.id AND e.kind = 4 AND (e.payload -> 'outcome') #>> '{}' = 'record';
+
+COMMENT ON VIEW holdfast.v_steps IS 'What durable runs have recorded, and so do not do again.';
+COMMENT ON COLUMN holdfast.v_steps.seq IS 'Its event.';
+COMMENT ON COLUMN holdfast.v_steps.attempt IS 'The run that recorded it, as in v_runs.';
+COMMENT ON COLUMN holdfast.v_steps.kind IS
+    'step; ask or auth (the answer); call (its result); message (that the task began with); value (the time, a random '
+    'number and the like); wait (the run ended: data says what it waits for).';
+COMMENT ON COLUMN holdfast.v_steps.name IS 'The name that the program gives it.';
+COMMENT ON COLUMN holdfast.v_steps.nth IS 'Which one of this name, from 1.';
+COMMENT ON COLUMN holdfast.v_steps.ended_at IS 'When it was recorded.';
+COMMENT ON COLUMN holdfast.v_steps.took IS 'How long it took, with all its tries; null if the agent did not say.';
+COMMENT ON COLUMN holdfast.v_steps.tries IS 'How often it was tried.';
+COMMENT ON COLUMN holdfast.v_steps.data IS 'What it returned; null if it raised an error.';
+COMMENT ON COLUMN holdfast.v_steps.error IS 'What it raised; null if it did not.';
+
 CREATE VIEW holdfast.v_cancels AS
 SELECT t.id AS task,
        coalesce(t.client_id, t.id::text) AS task_id,
@@ -826,7 +858,7 @@ DECLARE
 BEGIN
     FOREACH v IN ARRAY ARRAY[
         'v_tasks', 'v_events', 'v_transitions', 'v_history', 'v_artifacts', 'v_runs', 'v_queue', 'v_lineage',
-        'v_states', 'v_cancels', 'v_push', 'v_push_attempts', 'v_keys', 'v_usage', 'v_status'
+        'v_states', 'v_steps', 'v_cancels', 'v_push', 'v_push_attempts', 'v_keys', 'v_usage', 'v_status'
     ] LOOP
         EXECUTE format('COMMENT ON COLUMN holdfast.%I.task IS %L', v,
             'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.');

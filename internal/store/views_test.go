@@ -292,7 +292,7 @@ func TestPlansOfViews(t *testing.T) {
 			perTask[l[0]] = true
 		}
 	}
-	require.Len(t, perTask, 11)
+	require.Len(t, perTask, 12)
 	for view := range perTask {
 		queries = append(queries,
 			"SELECT * FROM holdfast."+view+" WHERE task = '"+task.ID(partition.FirstID(now)).String()+"'",
@@ -379,7 +379,7 @@ func TestReaderReadsViewsOnly(t *testing.T) {
 			require.Error(t, errOf(tx.Exec(t.Context(), "DELETE FROM "+name)), name)
 		})
 	}
-	require.Equal(t, 22, views)
+	require.Equal(t, 23, views)
 	as(t, c, "holdfast_reader", func(tx pgx.Tx) {
 		_, lines := query(t, tx, "SELECT text FROM holdfast.v_artifacts WHERE task = holdfast.task_uuid($1)", p.c.Task.ID.String())
 		require.Equal(t, [][]string{{"x"}}, lines)

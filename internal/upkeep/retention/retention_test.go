@@ -363,9 +363,10 @@ func TestSweepDeletesAuditLog(t *testing.T) {
 	}
 	// A partition of old entries, which the clock of the sweep finds a second later.
 	name := scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.audit_log LIMIT 1")
+	from := scan[string](f, `SELECT (regexp_match(pg_get_expr(relpartbound, oid), 'FROM (.+) TO')) [1] FROM pg_class WHERE oid = $1::regclass`, name)
 	f.exec("ALTER TABLE holdfast.audit_log DETACH PARTITION " + name)
 	ends := storetest.Must(f.Now(t.Context()))(t)
-	f.exec("ALTER TABLE holdfast.audit_log ATTACH PARTITION " + name + " FOR VALUES FROM ('2020-01-01') TO ('" +
+	f.exec("ALTER TABLE holdfast.audit_log ATTACH PARTITION " + name + " FOR VALUES FROM " + from + " TO ('" +
 		ends.UTC().Format("2006-01-02 15:04:05.999999+00") + "')")
 	r := New(Options{Store: f.Store, Audit: time.Millisecond})
 	r.now = func(context.Context) (time.Time, error) { return ends.Add(time.Second), nil }

@@ -330,7 +330,14 @@ func TestRecords(t *testing.T) {
 	require.Equal(t, []int{2, 3}, rest.nths())
 	require.Zero(t, rest.Next)
 	require.Equal(t, 400, second.Do(t, "GET", "/records?after=x", "").Status)
-	require.True(t, second.Post(t, 0, `{"type":"complete"}`).Ended)
+	require.True(t, second.Post(t, 0, `{"type":"record","kind":"step","name":"pay","nth":1,"error":{"type":"KeyError"},"tries":3,"took":1.5}`,
+		`{"type":"complete"}`).Ended)
+	var steps string
+	require.NoError(t, storetest.Connect(t, w.url).QueryRow(t.Context(), `
+		SELECT string_agg(format('%s %s %s by attempt %s in %s, tries %s: %s%s', kind, name, nth, attempt, took, tries, length(data::text), error), '; ' ORDER BY seq)
+		  FROM holdfast.v_steps WHERE task = $1`, second.Run.ID).Scan(&steps))
+	require.Equal(t, "step a 1 by attempt 1 in , tries 1: 614402; step a 2 by attempt 1 in , tries 1: 614402; step a 3 by attempt 1 in , tries 1: 3; "+
+		"step pay 1 by attempt 2 in 00:00:01.5, tries 3: KeyError", steps)
 }
 
 // page is a page of records.
