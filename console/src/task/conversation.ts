@@ -10,6 +10,11 @@ export interface Mark {
   firstSeq: number;
 }
 
+/** keeps says whether an event stores where its run stands: a checkpoint, or a record of a durable run. */
+export function keeps(e: Event): boolean {
+  return ["checkpoint", "record"].includes(textOf(member(e.payload, "outcome")) ?? "");
+}
+
 /** errorKey is the same for an error that is written twice, also where one of the two is cut or is on one line. */
 export function errorKey(text: string): string {
   return text.replace(/\s+/g, " ").trim().slice(0, 300);
@@ -97,7 +102,7 @@ export function conversation(events: readonly Event[], artifacts: readonly Mark[
             task: textOf(member(c, "task")),
           })),
         });
-      } else if (outcome && outcome !== "checkpoint") {
+      } else if (outcome && !keeps(e)) {
         const error = textOf(member(e.payload, "error"));
         items.push({ type: "note", ...base, outcome, error, same: known(error) });
       }

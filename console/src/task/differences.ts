@@ -4,6 +4,7 @@ import type { Event } from "../api/schema";
 import { listOf, member, partsOf, textOf } from "../conversation/types";
 import { stateNames } from "../lib/states";
 import { type Artifact, apply, begun } from "./artifacts";
+import { keeps } from "./conversation";
 
 /** transcript returns what events say, as lines. */
 export function transcript(events: readonly Event[]): string[] {
@@ -29,7 +30,7 @@ export function transcript(events: readonly Event[]): string[] {
       if (!old) places.set(id, out.length);
     } else {
       const outcome = textOf(member(e.payload, "outcome")) ?? "";
-      if (outcome === "checkpoint") continue;
+      if (keeps(e)) continue;
       out.push(`Run: ${outcome}`, ...(textOf(member(e.payload, "error"))?.split("\n") ?? []));
       for (const c of listOf(member(e.payload, "calls"))) out.push(`calls ${textOf(member(c, "agent")) ?? "an agent"}`);
     }

@@ -4,7 +4,7 @@ import { isDict, listOf, member, textOf } from "../conversation/types";
 import { outcomes } from "../lib/outcomes";
 import { isFinal, stateNames } from "../lib/states";
 import { hostOf, line } from "../lib/text";
-import { errorKey } from "./conversation";
+import { errorKey, keeps } from "./conversation";
 
 /** kinds are those of rows, and whether something works in such a row: long times in which nothing does are cut. */
 export const kinds = {
@@ -12,6 +12,7 @@ export const kinds = {
   call: { name: "Called task", works: true },
   model: { name: "Model", works: true },
   tool: { name: "Tool", works: true },
+  step: { name: "Step", works: true },
   checkpoint: { name: "Checkpoint", works: true },
   artifact: { name: "Artifact", works: true },
   webhook: { name: "Webhook", works: true },
@@ -202,7 +203,7 @@ export function ended(row: Row, child: Pick<TaskDetail, "agent" | "state" | "sta
   };
 }
 
-/** stepsOf returns the calls of the model and of tools that a run has stored, and its other checkpoints. */
+/** stepsOf returns the steps that a run has recorded, the calls of the model and of tools that it has stored, and its other checkpoints. */
 function stepsOf(run: Run, events: readonly Event[], from: number, to: number): Row[] {
   const steps: Row[] = [];
   let last = from;
@@ -220,8 +221,13 @@ function stepsOf(run: Run, events: readonly Event[], from: number, to: number): 
       add(e, "model", modelName(member(member(e.payload, "message"), "metadata")), last, { note: tokens(usage) });
       last = at;
     }
-    if (e.kind !== "run" || textOf(member(e.payload, "outcome")) !== "checkpoint") continue;
+    if (e.kind !== "run" || !keeps(e)) continue;
     const step = member(e.payload, "checkpoint");
+    if (textOf(member(e.payload, "outcome")) === "record") {
+      if (textOf(member(step, "kind")) === "step") add(e, "step", ...recorded(step, at));
+      last = at;
+      continue;
+    }
     const said = member(step, "said");
     const started = member(step, "began");
     const of = member(step, "of");
@@ -239,6 +245,21 @@ function stepsOf(run: Run, events: readonly Event[], from: number, to: number): 
     if (!isDict(started)) last = at;
   }
   return steps;
+}
+
+/** recorded returns the name of a step, when it began, and what came of it. */
+function recorded(step: unknown, at: number): [string, number, Partial<Row>] {
+  const nth = Number(member(step, "nth"));
+  const tries = Number(member(step, "tries") ?? 1);
+  const error = member(step, "error");
+  return [
+    `${line(textOf(member(step, "name")) ?? "", 60)}${nth > 1 ? ` ${nth}` : ""}`,
+    at - 1000 * (Number(member(step, "took")) || 0),
+    {
+      note: tries > 1 ? `${tries} tries` : undefined,
+      error: isDict(error) ? (textOf(member(error, "message")) ?? textOf(member(error, "type")) ?? "It failed.") : undefined,
+    },
+  ];
 }
 
 function modelName(metadata: unknown): string {

@@ -233,11 +233,14 @@ test("the pace of a task is that of its chunks", () => {
 test("calls of the model and of tools stand below their run, artifacts and webhooks have their times", () => {
   const step = (seq: number, checkpoint: unknown) =>
     event(seq, { kind: "run", payload: { outcome: "checkpoint", checkpoint } });
+  const record = (seq: number, checkpoint: unknown) => event(seq, { kind: "run", payload: { outcome: "record", checkpoint } });
   const events = [
     step(3, { said: { usage: { inputTokens: 1000, outputTokens: 20 }, calls: [{ name: "files__read" }] } }),
     step(4, { began: { round: 0, call: 0 } }),
     step(6, { of: { round: 0, call: 0 }, result: { text: "no such file", error: true } }),
     step(7, { page: 3 }),
+    record(7, { kind: "step", name: "pay", nth: 2, tries: 3, took: 1, error: { type: "Declined" } }),
+    record(7, { kind: "wait", name: "wait", nth: 1, data: { asks: [["ok", 1]] } }),
     event(8, { state: "completed" }),
   ];
   const [first] = rowsOf(task, [run(1, "completed", 2, 8, 8)], events, [], 0);
@@ -245,6 +248,7 @@ test("calls of the model and of tools stand below their run, artifacts and webho
     ["model", "Model", "1,000 tokens in, 20 out", undefined, "model model 2-3"],
     ["tool", "files__read", undefined, "no such file", "tool tool 4-6"],
     ["checkpoint", "Checkpoint", undefined, undefined, "checkpoint checkpoint 7-7"],
+    ["step", "pay 2", "3 tries", "Declined", "step step 6-7"],
   ]);
   const last = chunk(8, "", { payload: { event_metadata: { model: "m", usage: { totalTokens: 7 } } } });
   const artifact = artifactRow("a", chunk(5, "", { payload: { name: "report" } }), last, true, 4);
@@ -253,6 +257,7 @@ test("calls of the model and of tools stand below their run, artifacts and webho
     "model",
     "tool",
     "artifact",
+    "step",
     "checkpoint",
   ]);
   const tries = [

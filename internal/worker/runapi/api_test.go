@@ -572,7 +572,7 @@ func TestHostileUploads(t *testing.T) {
 func TestDocumentedOperationsExist(t *testing.T) {
 	w := newWorld(t, worker.Agent{})
 	all := storetest.Must(runapitest.Operations())(t)
-	require.Len(t, all, 11)
+	require.Len(t, all, 12)
 	stranger := runapitest.Client{URL: w.api}
 	for _, o := range all {
 		require.Equal(t, 401, stranger.Do(t, o.Method, o.Path, "").Status, "%s %s", o.Method, o.Path)

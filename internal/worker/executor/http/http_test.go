@@ -264,7 +264,7 @@ func TestInvalidAnswersFail(t *testing.T) {
 		"a bad event": {
 			"text/event-stream", ":\n\ndata: {\"type\":\"txt\"}\n\n",
 			"the agent's answer is not understood: line 3: type: must be one of " +
-				"text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, state, retry, wait, call",
+				"text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, record, state, retry, wait, call",
 		},
 		"lines that call themselves server-sent events": {
 			"text/event-stream", "{\"type\":\"complete\"}\n",
