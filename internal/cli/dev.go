@@ -405,10 +405,10 @@ func devLine(e *task.Event) string {
 		if len(text) > shownText {
 			text = append(text[:shownText], '…')
 		}
-		if len(text) == 0 {
-			return head
+		if len(text) > 0 && head != "" {
+			head += ": "
 		}
-		return head + ": " + string(text)
+		return head + string(text)
 	}
 	said := func() []task.Part {
 		if e.Message == nil {
@@ -429,6 +429,10 @@ func devLine(e *task.Event) string {
 		return with("artifact "+label(e.Artifact), e.Artifact.Parts)
 	case e.Run != nil && e.Run.Error != "":
 		return fmt.Sprintf("attempt %d %s: %s", e.Attempt, e.Run.Outcome, e.Run.Error)
+	case e.Run != nil:
+		if record := e.Run.Recorded(); record != nil && record.Kind == "step" {
+			return with("", []task.Part{task.Text(record.String())})
+		}
 	}
 	return ""
 }

@@ -165,8 +165,8 @@ func textOf(m *task.Message) string {
 func (c *command) tasksEvents() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "events ID", Short: "Show a task's log",
-		Long: `Show a task's log, with the run notes that clients do not see: they record failed attempts and
-checkpoints. With -o json every event is one line, in the form of the admin API.`,
+		Long: `Show a task's log, with the run notes that clients do not see: they record failed attempts,
+checkpoints and steps. With -o json every event is one line, in the form of the admin API.`,
 		Example: "  holdfast tasks events 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --after 40",
 	}
 	after := cmd.Flags().Int64("after", 0, "print only events after this number")

@@ -192,6 +192,9 @@ func (p *printer) storedEvent(e *task.Event) {
 			p.line("%s", indented(fmt.Sprintf("call %s: %s, task %s", c.ID, c.Agent, c.Task)))
 			p.storedParts(c.Message.Parts)
 		}
+		if record := e.Run.Recorded(); record != nil {
+			p.line("%s", indented(record.String()))
+		}
 		if e.Run.Worker != "" {
 			p.line("%s", indented("worker "+e.Run.Worker))
 		}

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -145,15 +146,38 @@ type RunNote struct {
 	Sealed []byte // RunResume: the Resumed, as only the store reads it
 }
 
-// Open returns the artifacts that a record does not keep, because steps that were under way have written them.
-func (r *RunNote) Open() []string {
-	var record struct {
-		Open []string `json:"open"`
-	}
-	if r.Outcome != RunRecord || json.Unmarshal(r.Checkpoint, &record) != nil {
+// Recorded is what the server and its operators understand of a record.
+type Recorded struct {
+	Kind  string          `json:"kind"`
+	Name  string          `json:"name"`
+	Nth   int             `json:"nth"`
+	Data  json.RawMessage `json:"data"`
+	Open  []string        `json:"open"` // artifacts that it does not keep: steps that were under way have written them
+	Error *struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// Recorded returns the record in a note; nil: the note has none.
+func (r *RunNote) Recorded() *Recorded {
+	var out Recorded
+	if r.Outcome != RunRecord || json.Unmarshal(r.Checkpoint, &out) != nil {
 		return nil
 	}
-	return record.Open
+	return &out
+}
+
+// String names the step and says what came of it.
+func (r *Recorded) String() string {
+	name := r.Kind + " " + r.Name
+	if r.Nth > 1 {
+		name += fmt.Sprint(" ", r.Nth)
+	}
+	if r.Error != nil {
+		return name + " raised " + cmp.Or(r.Error.Message, r.Error.Type, "an error")
+	}
+	return name + ": " + string(r.Data)
 }
 
 // Record is what a durable run has recorded: a JSON object, which only its agent understands in full.

@@ -462,3 +462,17 @@ func TestUnknownMarksFit(t *testing.T) {
 	require.True(t, task.Mark(7).Fits(7))
 	require.False(t, task.Mark(7).Fits(9))
 }
+
+func TestRecordsAsOperatorsReadThem(t *testing.T) {
+	t.Parallel()
+	for record, want := range map[string]string{
+		`{"kind":"step","name":"pay","nth":1,"data":{"t":-3.0}}`:                                `step pay: {"t":-3.0}`,
+		`{"kind":"step","name":"pay","nth":2,"data":null}`:                                      `step pay 2: null`,
+		`{"kind":"step","name":"pay","nth":1,"error":{"type":"Declined","message":"no money"}}`: `step pay raised no money`,
+		`{"kind":"step","name":"pay","nth":1,"error":{}}`:                                       `step pay raised an error`,
+	} {
+		note := &task.RunNote{Outcome: task.RunRecord, Checkpoint: json.RawMessage(record)}
+		require.Equal(t, want, note.Recorded().String())
+	}
+	require.Nil(t, (&task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: json.RawMessage(`{"kind":"step"}`)}).Recorded())
+}

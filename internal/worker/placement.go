@@ -128,7 +128,10 @@ func (m *runMemory) remains(ctx context.Context) (kept, last map[string]task.Seq
 		case e.Kind == task.EventArtifact:
 			last[e.Artifact.ID], own[e.Artifact.ID] = e.Seq, e.Seq
 		case e.Keeps():
-			open := e.Run.Open()
+			var open []string
+			if record := e.Run.Recorded(); record != nil {
+				open = record.Open
+			}
 			for id, seq := range own {
 				if !slices.Contains(open, id) {
 					kept[id] = seq
