@@ -441,19 +441,19 @@ SELECT t.id AS task,
   FROM holdfast.tasks t
   JOIN holdfast.task_events e ON e.task = t.id AND e.kind = 4 AND (e.payload -> 'outcome') #>> '{}' = 'record';
 
-COMMENT ON VIEW holdfast.v_steps IS 'What durable runs have recorded, and so do not do again.';
+COMMENT ON VIEW holdfast.v_steps IS 'What durable runs have recorded, and do not do again.';
 COMMENT ON COLUMN holdfast.v_steps.seq IS 'Its event.';
 COMMENT ON COLUMN holdfast.v_steps.attempt IS 'The run that recorded it, as in v_runs.';
 COMMENT ON COLUMN holdfast.v_steps.kind IS
-    'step; ask or auth (the answer); call (its result); message (that the task began with); value (the time, a random '
-    'number and the like); wait (the run ended: data says what it waits for).';
+    'step; ask or auth (the answer); call (its result); sleep (when it was over); message (that the task began '
+    'with); value (the time, a random number and the like); wait (the run ended: data says what it waits for).';
 COMMENT ON COLUMN holdfast.v_steps.name IS 'The name that the program gives it.';
 COMMENT ON COLUMN holdfast.v_steps.nth IS 'Which one of this name, from 1.';
 COMMENT ON COLUMN holdfast.v_steps.ended_at IS 'When it was recorded.';
 COMMENT ON COLUMN holdfast.v_steps.took IS 'How long it took, with all its tries; null if the agent did not say.';
 COMMENT ON COLUMN holdfast.v_steps.tries IS 'How often it was tried.';
-COMMENT ON COLUMN holdfast.v_steps.data IS 'What it returned; null if it raised an error.';
-COMMENT ON COLUMN holdfast.v_steps.error IS 'What it raised; null if it did not.';
+COMMENT ON COLUMN holdfast.v_steps.data IS 'The result; null: it raised an error.';
+COMMENT ON COLUMN holdfast.v_steps.error IS 'The error that it raised; null: it did not.';
 
 CREATE VIEW holdfast.v_cancels AS
 SELECT t.id AS task,

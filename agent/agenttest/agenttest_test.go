@@ -251,6 +251,56 @@ func TestCalls(t *testing.T) {
 	task.Return(flight, agent.Result{State: agent.Rejected, Error: "no such agent"}).Want(`completed: "1 DY 1303, no such agent"`)
 }
 
+// A durable function goes on where it was: after a lost lease, a restart, an answer, a time and a result.
+func TestDurable(t *testing.T) {
+	t.Parallel()
+	looked, paid := make(chan int, 9), make(chan int, 9)
+	tries := 0
+	task := agenttest.New(t, agent.Durable(func(ctx context.Context, run *agent.DurableRun) error {
+		order, err := agent.Step(ctx, run, "look up", func(ctx context.Context) (string, error) {
+			if err := run.Text(ctx, "", "Looking. "); err != nil {
+				return "", err
+			}
+			if tries++; tries == 1 {
+				looked <- tries
+				<-ctx.Done()
+				return "", context.Cause(ctx)
+			}
+			return run.Message.Text(), nil
+		})
+		if err != nil {
+			return err
+		}
+		answer, err := run.Ask(ctx, "approve", agent.Say("Refund "+order+"?"))
+		if err != nil {
+			return err
+		}
+		if err := run.Text(ctx, "", answer.Text()+", paying. "); err != nil {
+			return err
+		}
+		if _, err := agent.Step(ctx, run, "pay", func(context.Context) (string, error) { paid <- 1; return "r-7", nil }); err != nil {
+			return err
+		}
+		if err := run.Sleep(ctx, "settle", time.Hour); err != nil {
+			return err
+		}
+		feedback, err := run.Call(ctx, "feedback", agent.Call{Agent: "feedback", Message: agent.Say(order)})
+		if err != nil {
+			return err
+		}
+		return run.Text(ctx, "", feedback.Artifacts[0].Parts[0].Text)
+	}))
+	turn := task.Start(agent.Say("order 7"))
+	<-looked
+	task.LoseLease()
+	turn.Wait().Want("working", `artifact text: "Looking. "...`, "lost", `artifact text: "Looking. "...`, `input-required: "Refund order 7?"`)
+	task.Say("Yes").Want("working", `artifact text: "Yes, paying. "...`, "waits")
+	task.Wake().Want("calls feedback")
+	task.Return(agent.Result{Artifacts: []agent.Artifact{agent.Text("f", "Fine.")}}).Want(`artifact text: "Fine."...`, "completed")
+	require.Equal(t, "Looking. Yes, paying. Fine.", task.Text())
+	require.Len(t, paid, 1)
+}
+
 // failing records the failures of a test.
 type failing struct {
 	testing.TB

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Event is an event of the task's log. It has a State, an Artifact, a Checkpoint or an Outcome.
+// Event is an event of the task's log. It has a State, an Artifact, a Checkpoint, a Record or an Outcome.
 type Event struct {
 	State   agent.TaskState
 	Message *agent.Message // of the status; may be nil
@@ -23,6 +23,7 @@ type Event struct {
 	Metadata json.RawMessage // of the event: of the status, or of the chunk but not of its artifact
 
 	Checkpoint json.RawMessage
+	Record     string // of a durable run: kind, name and result
 
 	// Outcome says why a try ended without an answer: retry, away (the error was Unavailable), lost (the lease), returned
 	// (the server has stopped), waits (Emitter.Wait, until the time Until) or calls (Emitter.Call, of Calls).
@@ -42,6 +43,7 @@ type Event struct {
 //	artifact report: +"lo"...        a chunk that continues it
 //	artifact report: +"!"            the last chunk
 //	checkpoint: {"page":1}
+//	step pay: {"receipt":"r-7"}      a record of a durable run
 //	retry: the model is busy         a try that ended, and why
 //	lost, returned, away: …, waits
 //	calls flights, hotels            by the names of the agents
@@ -54,6 +56,8 @@ func (e Event) String() string {
 		return "artifact " + e.name() + e.content()
 	case e.Checkpoint != nil:
 		return "checkpoint: " + string(e.Checkpoint)
+	case e.Record != "":
+		return e.Record
 	case e.Outcome != "" && e.Err != "":
 		return e.Outcome + ": " + e.Err
 	case len(e.Calls) > 0:
@@ -142,6 +146,8 @@ func fromEvent(e *task.Event) Event {
 	case e.Run == nil:
 	case e.Run.Outcome == task.RunCheckpoint:
 		out.Checkpoint = e.Run.Checkpoint
+	case e.Run.Recorded() != nil:
+		out.Record = e.Run.Recorded().String()
 	default:
 		out.Outcome, out.Err, out.Until = e.Run.Outcome, e.Run.Error, e.Run.Until
 		for i := range e.Run.Calls {

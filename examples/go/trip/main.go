@@ -1,4 +1,4 @@
-// Command trip serves an agent that asks, streams and continues after a crash.
+// Command trip serves a durable agent: it asks, streams, and goes on after a crash.
 package main
 
 import (
@@ -9,31 +9,25 @@ import (
 )
 
 // trip plans a trip, day by day.
-type trip struct{}
-
-// Execute answers one message.
-func (trip) Execute(ctx context.Context, run *agent.Run, out agent.Emitter) error {
-	if run.Turn == 1 {
-		return out.AskInput(ctx, agent.Say("Where to?"))
-	}
-	if run.Text() == "" {
-		return out.AskInput(ctx, agent.Say("I need the name of a city. Where to?"))
-	}
-	var days int // that an earlier try has planned
-	if _, err := run.Checkpoint(ctx, &days); err != nil {
+func trip(ctx context.Context, run *agent.DurableRun) error {
+	city, err := run.Ask(ctx, "city", agent.Say("Where to?"))
+	if err != nil {
 		return err
 	}
-	for day := days + 1; day <= 3; day++ {
-		if err := out.Text(ctx, "plan", fmt.Sprintf("Day %d in %s. ", day, run.Text())); err != nil {
+	for day := 1; day <= 3; day++ {
+		plan, err := agent.Step(ctx, run, "plan", func(ctx context.Context) (string, error) {
+			return fmt.Sprintf("Day %d in %s. ", day, city.Text()), nil // or what a model says
+		})
+		if err != nil {
 			return err
 		}
-		if err := out.Checkpoint(ctx, day); err != nil {
+		if err := run.Text(ctx, "plan", plan); err != nil {
 			return err
 		}
 	}
-	return out.Complete(ctx, agent.Sayf("Enjoy %s!", run.Text()))
+	return run.Complete(ctx, agent.Sayf("Enjoy %s!", city.Text()))
 }
 
 func main() {
-	agent.Main(map[string]agent.Executor{"trip": trip{}})
+	agent.Main(map[string]agent.Executor{"trip": agent.Durable(trip)})
 }

@@ -121,6 +121,25 @@ func (m *Memory) References(context.Context, executor.Bounds) ([]executor.Refere
 // Checkpoint returns the last checkpoint of earlier tries. The run document has it.
 func (m *Memory) Checkpoint(context.Context) (json.RawMessage, error) { return m.r.doc.Checkpoint, nil }
 
+// Records returns what durable runs of the task have recorded after a place, and whether others follow. The run document has the
+// first of them.
+func (m *Memory) Records(ctx context.Context, after task.Seq, _ int64) (records []executor.Record, more bool, err error) {
+	page := m.r.doc.Records
+	if after > 0 {
+		page = &wire.RecordList{}
+		if err := m.ask(ctx, &exchange{method: http.MethodGet, path: "/records?after=" + strconv.FormatInt(int64(after), 10), into: page}); err != nil {
+			return nil, false, fmt.Errorf("read the records: %w", err)
+		}
+	}
+	if page == nil {
+		return nil, false, nil
+	}
+	for _, r := range page.Records {
+		records = append(records, executor.Record{Seq: page.Next, JSON: json.RawMessage(r)})
+	}
+	return records, page.Next > 0, nil
+}
+
 // State returns the value that a run has stored for the task or for its context. If the run is over, it is the one that the run
 // knew last.
 func (m *Memory) State(ctx context.Context, of executor.Scope) (executor.State, error) {

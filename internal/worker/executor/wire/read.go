@@ -14,6 +14,7 @@ import (
 type Document struct {
 	Run        *executor.Run // without Memory, Buffer and ID
 	Checkpoint json.RawMessage
+	Records    *RecordList
 	Earlier    []string // ids of the artifacts that earlier tries left
 	References []executor.Reference
 	States     map[executor.Scope]executor.State
@@ -35,7 +36,7 @@ func DecodeRun(raw []byte) (*Document, error) {
 		AcceptedOutputModes: in.AcceptedOutputModes, Extensions: in.Extensions, ExtensionParams: in.ExtensionParams, Scopes: in.Scopes,
 		Traceparent: in.Traceparent, Deadline: in.Deadline, Attempt: task.Attempt(in.Attempt), Try: in.Try, Turn: in.Turn, Limits: executor.Limits(in.Limits),
 	}
-	out := &Document{Run: run, Checkpoint: json.RawMessage(in.Checkpoint)}
+	out := &Document{Run: run, Checkpoint: json.RawMessage(in.Checkpoint), Records: in.Records}
 	var bad *Malformed
 	if in.Message != nil {
 		if run.Message, bad = in.Message.task(); bad != nil {
