@@ -441,7 +441,7 @@ SELECT t.id AS task,
   FROM holdfast.tasks t
   JOIN holdfast.task_events e ON e.task = t.id AND e.kind = 4 AND (e.payload -> 'outcome') #>> '{}' = 'record';
 
-COMMENT ON VIEW holdfast.v_steps IS 'What durable runs have recorded, and do not do again.';
+COMMENT ON VIEW holdfast.v_steps IS 'The records of durable runs.';
 COMMENT ON COLUMN holdfast.v_steps.seq IS 'Its event.';
 COMMENT ON COLUMN holdfast.v_steps.attempt IS 'The run that recorded it, as in v_runs.';
 COMMENT ON COLUMN holdfast.v_steps.kind IS
