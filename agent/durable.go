@@ -21,12 +21,12 @@ import (
 )
 
 // Durable makes an Executor of a function that reads like the conversation. It runs from its top in every try and turn; what it has
-// got from Step, Ask, Calls and the other words of DurableRun is recorded, and returns at once. So a crash repeats no step that was
+// got from Step, Ask, Call and the other words of DurableRun is recorded, and returns at once. So a crash repeats no step that was
 // recorded, and an answer that comes a week later goes on where the question was asked.
 //
 // A step is at least once: its effect may happen and its record not. Pass DurableRun.IdempotencyKey to what must not happen twice.
 //
-// What is outside of steps runs again in each turn, and must do the same again: no time, no random number, no read of a file. Names
+// Code outside of steps runs again in each turn, and must do the same again: no time, no random number, no read of a file. Names
 // say what was recorded. Steps that run beside each other (All) need names of their own.
 func Durable(f func(ctx context.Context, run *DurableRun) error) Executor { return durableFunc(f) }
 
