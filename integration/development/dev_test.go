@@ -86,9 +86,10 @@ func (w *workshop) write(name, text string) {
 	require.NoError(w.t, os.Rename(path+"~", path))
 }
 
+// dev starts the server and the agent. A busy machine compiles the agent for longer than a send waits by default.
 func (w *workshop) dev() *process {
 	w.t.Helper()
-	return run(w.t, true, w.dir, []string{"TMPDIR=/tmp"}, w.flags...)
+	return run(w.t, true, w.dir, []string{"TMPDIR=/tmp", "HOLDFAST_LIMITS_MAX_BLOCK=1h"}, w.flags...)
 }
 
 func (w *workshop) send(args ...string) clustertest.Finished {
