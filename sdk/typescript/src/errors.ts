@@ -100,6 +100,25 @@ export class ConnectError extends Error {
   override name = "ConnectError";
 }
 
+/** What a step of a durable run has thrown, as it is recorded: the same at first and in a replay. */
+export class StepFailed extends Error {
+  /** The name of the error that the step threw. */
+  readonly type: string;
+
+  /** @internal */
+  constructor(recorded: ErrorDocument) {
+    super(recorded.message);
+    this.type = recorded.type ?? "Error";
+    this.name = this.type;
+    this.stack = `${this.type}: ${recorded.message}\n${recorded.trace ?? ""}`;
+  }
+}
+
+/** The code of a durable agent does not fit the records of the task. */
+export class CodeChanged extends Error {
+  override name = "CodeChanged";
+}
+
 const maxTrace = 16000;
 
 /** What operators read of an error. Its place is the newest frame of the agent's own code. */

@@ -8,7 +8,20 @@
  * ```
  */
 export { type Agent, type AgentOptions, agent, type Handler, type Returned } from "./agent.js";
-export { ConnectError, EventRefused, Fail, Reject, Retry, RunApiError, StateChanged, Stopped } from "./errors.js";
+export type { Parser, Schema } from "./answers.js";
+export { type AskOptions, type DurableCall, type DurableRun, durable, type Sleep, type StepOptions } from "./durable.js";
+export {
+  CodeChanged,
+  ConnectError,
+  EventRefused,
+  Fail,
+  Reject,
+  Retry,
+  RunApiError,
+  StateChanged,
+  StepFailed,
+  Stopped,
+} from "./errors.js";
 export { type Json, type JsonObject, parse, stringify } from "./json.js";
 export { type Fields, type Level, type Logger, textLogger } from "./log.js";
 export type { ConnectOptions } from "./options.js";

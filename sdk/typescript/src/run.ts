@@ -13,6 +13,8 @@ import type {
   NewArtifact,
   NewPart,
   Part,
+  RecordDocument,
+  RecordsDocument,
   ResultDocument,
   Resume,
   RunDocument,
@@ -314,6 +316,17 @@ export class Run {
     return pageOf((await this.#get(`/history${query({ ...o })}`)) as unknown as HistoryPage);
   }
 
+  /** @internal What durable runs of the task have recorded, oldest first. */
+  async readRecords(): Promise<RecordDocument[]> {
+    const all = [...(this.document.records?.records ?? [])];
+    for (let next = this.document.records?.next; next !== undefined; ) {
+      const page = (await this.#get(`/records${query({ after: next })}`)) as unknown as RecordsDocument;
+      all.push(...page.records);
+      next = page.next;
+    }
+    return all;
+  }
+
   /** The artifacts of the task, those of this run included, without their contents. */
   readArtifacts(): AsyncGenerator<ArtifactEntry, void, undefined> {
     return this.#list<ArtifactEntry>("/artifacts", "artifacts", "after");
@@ -435,8 +448,8 @@ export class Run {
   }
 }
 
-/** Adds the text and the data of the parts. */
-function withContent<T extends { parts: Part[]; artifactId?: string }>(of: T): WithContent<T> {
+/** Adds the text and the data of the parts. @internal */
+export function withContent<T extends { parts: Part[]; artifactId?: string }>(of: T): WithContent<T> {
   const data = of.parts.find((p) => p.data !== undefined)?.data;
   return { ...of, text: textOf(of.parts, of.artifactId === undefined ? "\n" : ""), data };
 }
@@ -447,7 +460,8 @@ const textOf = (parts: Part[], between = "") =>
     .filter((text) => text !== undefined)
     .join(between);
 
-const resultText = (r: ResultDocument) =>
+/** @internal */
+export const resultText = (r: ResultDocument) =>
   (r.artifacts ?? []).map((a) => textOf(a.parts)).join("") || textOf(r.message?.parts ?? [], "\n");
 
 function inputOf(input: InputDocument | undefined): Input | undefined {
@@ -498,7 +512,8 @@ function partsOf(parts: NewPart[], what: string): Json[] {
   });
 }
 
-function speech(message: Speech, what = "message"): Json {
+/** @internal */
+export function speech(message: Speech, what = "message"): Json {
   if (typeof message === "string") return message;
   if (typeof message !== "object" || message === null) throw new TypeError(`${what}: ${typeof message} is not a message`);
   return { ...message, parts: partsOf(message.parts, what) } as JsonObject;

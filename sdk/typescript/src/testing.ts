@@ -11,7 +11,8 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Agent } from "./agent.js";
-import { Stopped } from "./errors.js";
+import { replayed } from "./durable.js";
+import { Fail, Reject, StepFailed, Stopped } from "./errors.js";
 import type { Answer, RequestOptions, Transport } from "./http.js";
 import { type Json, type JsonObject, parse, stringify } from "./json.js";
 import { type Logger, textLogger } from "./log.js";
@@ -24,6 +25,8 @@ import type {
   MessageDocument,
   NewPart,
   Part,
+  RecordDocument,
+  RecordsDocument,
   ResultDocument,
   RunDocument,
   SaidDocument,
@@ -52,6 +55,8 @@ export interface TestOptions {
   document?: Partial<RunDocument>;
   /** How many tries a message has; default 3. */
   maxAttempts?: number;
+  /** The process dies after so many events of the task, once. The next try begins at once. */
+  crashAfter?: number;
   /** Default: errors, to stderr. */
   log?: Logger;
 }
@@ -97,16 +102,19 @@ export class TestTask {
   readonly id: string = randomUUID();
   readonly turns: Turn[] = [];
   state: TaskState = "submitted";
-  readonly #agent: Agent;
+  /** What durable runs have recorded, oldest first: the history for `replay`. */
+  readonly records: RecordDocument[] = [];
+  readonly agent: Agent;
   readonly #o: TestOptions;
   readonly #said: SaidDocument[] = [];
   readonly #states: { task?: StoredState; context?: StoredState } = {};
   #run: Run | undefined;
   #attempt = 0;
+  #stored = 0; // events
   #watchers: { type: string; found: (event: Event) => void }[] = [];
 
   constructor(agent: Agent, options: TestOptions = {}) {
-    this.#agent = agent;
+    this.agent = agent;
     this.#o = options;
   }
 
@@ -118,7 +126,8 @@ export class TestTask {
 
   /** Lets the time of a wait come. */
   wake(): RunningTurn {
-    return this.#start(undefined, { source: "timer", until: new Date().toISOString() });
+    const { until, for: seconds = 0 } = this.turns.at(-1)?.wait ?? {};
+    return this.#start(undefined, { source: "timer", until: until ?? new Date(Date.now() + seconds * 1000).toISOString() });
   }
 
   /** Delivers the results of calls. Members that are left out come from the calls of the last turn. */
@@ -188,10 +197,19 @@ export class TestTask {
     for (let again = true; again; ) {
       turn.tries++;
       this.#attempt++;
-      const log = new Log(turn, artifacts, kept, this.#states, history, (event) => {
-        for (const w of this.#watchers.filter((x) => x.type === event.type)) w.found(event);
-        this.#watchers = this.#watchers.filter((x) => x.type !== event.type);
-      });
+      const log = new Log(
+        turn,
+        artifacts,
+        kept,
+        this.#states,
+        history,
+        (event) => {
+          for (const w of this.#watchers.filter((x) => x.type === event.type)) w.found(event);
+          this.#watchers = this.#watchers.filter((x) => x.type !== event.type);
+          if (++this.#stored === this.#o.crashAfter) this.lose();
+        },
+        this.records,
+      );
       const run = new Run(
         parse(stringify(this.#document(turn, message, input, history, checkpoint, artifacts))) as unknown as RunDocument,
         log,
@@ -200,7 +218,7 @@ export class TestTask {
       );
       log.run = run;
       this.#run = run;
-      const outcome = await perform(run, this.#agent.handler, () => run.signal.reason?.reason === "lost");
+      const outcome = await perform(run, this.agent.handler, () => run.signal.reason?.reason === "lost");
       this.#run = undefined;
       checkpoint = log.checkpoint ?? checkpoint;
       this.state = log.state;
@@ -242,7 +260,7 @@ export class TestTask {
         key: this.id,
         contextId: "context",
         contextKey: `key-${this.id}`,
-        agent: this.#agent.name || "test",
+        agent: this.agent.name || "test",
       },
       message,
       input: interrupted ? { source: "timer", until: interrupted, interrupted: true } : input,
@@ -254,11 +272,47 @@ export class TestTask {
       limits: { event: 16 << 20, state: 256 << 10 },
       history,
       checkpoint,
+      records: this.records.length > 0 ? recordsOf(this.records, 0) : undefined,
       earlier: earlier.length > 0 ? earlier : undefined,
       state: this.#states,
       ...this.#o.document,
     };
   }
+}
+
+/**
+ * Runs a durable agent over the records of a task until they end, and no step of it. Throws CodeChanged if the code does not fit them.
+ */
+export async function replay(agent: Agent, history: readonly RecordDocument[] | RecordsDocument): Promise<void> {
+  const records = "records" in history ? history.records : [...history];
+  const turns = records.flatMap((r) => (r.kind === "wait" ? Number((r.data as { turn?: number }).turn ?? 0) : []));
+  const task = { id: "replay", key: "replay", contextId: "context", contextKey: "context", agent: agent.name || "test" };
+  const silent: Transport = { request: async () => ({ status: 200, headers: {}, text: '{"next": 1, "ended": true}' }) };
+  const document: RunDocument = {
+    version: 1,
+    idempotencyKey: "replay",
+    task,
+    turn: Math.max(0, ...turns) + 1,
+    try: 1,
+    attempt: 1,
+    records: { records: parse(stringify(records)) as unknown as RecordDocument[] },
+  };
+  const run = new Run(document, silent, textLogger("error"));
+  replayed.add(run);
+  try {
+    await agent.handler(run);
+  } catch (error) {
+    // So ends the task.
+    if (!(error instanceof Fail || error instanceof Reject || error instanceof StepFailed)) throw error;
+  }
+}
+
+// How many records a page has at most.
+const page = 500;
+
+function recordsOf(records: RecordDocument[], after: number): RecordsDocument {
+  const next = after + page < records.length ? after + page : undefined;
+  return { records: records.slice(after, after + page), next };
 }
 
 /** The run API of one run, in memory. */
@@ -278,6 +332,7 @@ class Log implements Transport {
     private readonly states: { task?: StoredState; context?: StoredState },
     private readonly history: SaidDocument[],
     private readonly stored: (event: Event) => void,
+    private readonly records: RecordDocument[],
   ) {}
 
   async request(method: string, path: string, o: RequestOptions = {}): Promise<Answer> {
@@ -294,6 +349,8 @@ class Log implements Transport {
         return this.#events((o.body ?? "").split("\n").filter(Boolean));
       case "history":
         return [200, { history: this.history }];
+      case "records":
+        return [200, recordsOf(this.records, Number(new URLSearchParams(path.split("?")[1]).get("after") ?? 0))];
       case "state":
         return this.#state(method, id as Scope, o);
       case "artifacts": {
@@ -348,6 +405,7 @@ class Log implements Transport {
         this.last = event;
         return [200, { next: this.#next, ended: true }];
       }
+      if (this.run?.signal.reason?.reason === "lost") break;
     }
     return [200, { next: this.#next, ended: false }];
   }
@@ -395,6 +453,14 @@ class Log implements Transport {
         this.checkpoint = event.data as Json;
         for (const [id, artifact] of this.artifacts) if (this.#own.has(id)) this.kept.set(id, artifact);
         break;
+      case "record": {
+        const { type: _, ...record } = event as unknown as RecordDocument & { type: string };
+        this.records.push(record);
+        for (const [id, artifact] of this.artifacts) {
+          if (this.#own.has(id) && !record.open?.includes(id)) this.kept.set(id, artifact);
+        }
+        break;
+      }
       case "call":
         this.turn.calls = event.calls as Call[];
         break;

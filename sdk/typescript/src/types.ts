@@ -133,6 +133,30 @@ export interface ReferenceDocument {
   history?: SaidDocument[];
 }
 
+/** What a durable run has recorded. */
+export interface RecordDocument {
+  kind: "message" | "step" | "ask" | "auth" | "call" | "value" | "wait";
+  name: string;
+  /** Which one of the name, from 1. */
+  nth: number;
+  data?: Json;
+  error?: ErrorDocument;
+  /** How often the function had emitted before it, by artifact id or status. */
+  emitted?: { [key: string]: number };
+  /** Artifacts that steps under way have written. */
+  open?: string[];
+  tries?: number;
+  /** Seconds. */
+  took?: number;
+}
+
+/** A page of records, oldest first. */
+export interface RecordsDocument {
+  records: RecordDocument[];
+  /** The place after which others follow. */
+  next?: number;
+}
+
 /** The document that starts a run. */
 export interface RunDocument {
   version: number;
@@ -158,6 +182,7 @@ export interface RunDocument {
   attempt: number;
   history?: SaidDocument[];
   checkpoint?: Json;
+  records?: RecordsDocument;
   earlier?: { artifactId: string; name?: string; chunks: number; last: boolean }[];
   state?: { task?: StoredState; context?: StoredState };
 }
