@@ -79,7 +79,8 @@ interface Word {
 /** A step under way. */
 interface Step {
   run: DurableRun;
-  key: string;
+  name: string;
+  nth: number;
   /** Of the artifacts that it writes: not "" if another step was under way when it began. */
   suffix: string;
   wrote: Set<string>;
@@ -180,7 +181,7 @@ export class DurableRun {
   /** Inside of a step: of this step, the same in each try. Pass it to services with side effects. */
   get idempotencyKey(): string {
     const step = this.#step();
-    return step ? `${this.base.taskKey}/${step.key.replace(/#(\d+)$/, "/$1")}` : this.base.idempotencyKey;
+    return step ? `${this.base.taskKey}/${step.name}/${step.nth}` : this.base.idempotencyKey;
   }
 
   /**
@@ -276,7 +277,8 @@ export class DurableRun {
   /** Emits an artifact, or with `append` a piece of the one with its artifactId. */
   artifact(artifact: t.NewArtifact, o: t.EventOptions & { append?: boolean; last?: boolean } = {}): Promise<void> {
     const step = this.#step();
-    const unnamed = () => `artifact-${this.#passed + 1}-${step ? `${step.key}-${++step.pieces}` : ++this.#unnamed}`;
+    const unnamed = () =>
+      `artifact-${this.#passed + 1}-${step ? `${step.name}-${step.nth}-${++step.pieces}` : ++this.#unnamed}`;
     const artifactId = artifact.artifactId ? this.#artifact(artifact.artifactId) : unnamed();
     return this.#emit(artifactId, () => this.base.artifact({ ...artifact, artifactId }, o));
   }
@@ -345,7 +347,7 @@ export class DurableRun {
   /** A word of code that goes on although its run has ended. */
   #late<T>(): Promise<T> {
     if (!this.signal.aborted) {
-      this.log.warn("the function went on after all of its words waited: what takes time belongs into a step");
+      this.log.warn("the function goes on after the end of its run; put what takes time into a step");
     }
     return never();
   }
@@ -446,7 +448,7 @@ export class DurableRun {
   async #try<T>(word: Word, f: (signal: AbortSignal) => Promise<T> | T, o: StepOptions): Promise<void> {
     const { retries = 0, backoff = 1, timeout, final = [] } = o;
     const suffix = this.#steps.size > 0 ? `-${word.name}-${word.nth}` : "";
-    const own: Step = { run: this, key: word.key, suffix, wrote: new Set(), pieces: 0 };
+    const own: Step = { run: this, name: word.name, nth: word.nth, suffix, wrote: new Set(), pieces: 0 };
     const began = performance.now();
     const more = () => ({
       tries: word.tries === 1 ? undefined : word.tries,
@@ -726,7 +728,7 @@ export class DurableRun {
   }
 }
 
-/** Converts what a word returns, where its promise keeps its silence about nobody's errors. */
+/** Converts what a word returns. As with the word itself, code that does not await it is no reason to end the process. */
 function later<T>(word: Promise<Json>, convert: (data: Json) => T): Promise<T> {
   const promise = word.then(convert);
   promise.catch(() => {});

@@ -104,6 +104,7 @@ export class TestTask {
   state: TaskState = "submitted";
   /** What durable runs have recorded, oldest first: the history for `replay`. */
   readonly records: RecordDocument[] = [];
+  /** The agent that the task belongs to. */
   readonly agent: Agent;
   readonly #o: TestOptions;
   readonly #said: SaidDocument[] = [];

@@ -442,7 +442,7 @@ test("emissions are not doubled", async () => {
     turns.map((t) => t.artifacts.map((a) => `${a.artifactId} ${a.parts[0]?.text}`)),
     [
       ["text-1 a ", "other-1 b ", "artifact-1-1 first"],
-      ["text-2 x", "artifact-2-1 second", "artifact-2-s#1-1 of the step"],
+      ["text-2 x", "artifact-2-1 second", "artifact-2-s-1-1 of the step"],
       ["text-3 c"],
     ],
   );
@@ -504,5 +504,5 @@ test("code that goes on after the end of its run is warned of", async () => {
   assert.equal((await task.say("go")).question, "Go on?");
   go();
   await new Promise(setImmediate);
-  assert.match(warned.join(), /what takes time belongs into a step/);
+  assert.match(warned.join(), /put what takes time into a step/);
 });

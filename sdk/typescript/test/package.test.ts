@@ -75,6 +75,21 @@ test("the example asks, streams and goes on at its checkpoint", async () => {
   });
 });
 
+test("the durable example asks, and pays once", async () => {
+  await withExample("refund.mjs", async (server) => {
+    const asks = server.give("o-1", { agent: "refund" });
+    await until("the first run ends", () => asks.ended);
+    assert.deepEqual(asks.types, ["record", "record", "record", "ask"]);
+    const records = { records: asks.events.slice(0, 3).map(({ type, ...record }) => record) };
+    const message = { role: "user" as const, parts: [{ text: "yes" }] };
+    const pays = server.give("o-1", { agent: "refund", turn: 2, message, records });
+    await until("the second run ends", () => pays.ended);
+    assert.deepEqual(pays.types, ["record", "record", "record", "wait"]);
+    const { data } = pays.events[1];
+    assert.deepEqual(data, { id: "r-o-1", key: `${pays.run.task.key}/pay/1` });
+  });
+});
+
 test("the example with an executor of the library echoes", async () => {
   await withExample("sdk_executor.mjs", async (server) => {
     const task = server.give("hi", { agent: "echo" });
@@ -86,6 +101,6 @@ test("the example with an executor of the library echoes", async () => {
 
 test("the guide has the example", async () => {
   const guide = await readFile(join(root, "docs/agents/typescript.md"), "utf8");
-  const [, ...program] = (await readFile(join(examples, "trip.mjs"), "utf8")).split("\n");
+  const [, ...program] = (await readFile(join(examples, "refund.mjs"), "utf8")).split("\n");
   assert.ok(guide.includes(`\`\`\`js\n${program.join("\n")}\`\`\``));
 });
