@@ -59,7 +59,7 @@ interface Waits {
 
 /** A word that has not returned: it waits for its record, its answer, its time, or for its turn to begin. */
 interface Word {
-  kind: t.RecordDocument["kind"] | "sleep";
+  kind: t.RecordDocument["kind"];
   name: string;
   nth: number;
   key: string;
@@ -333,7 +333,9 @@ export class DurableRun {
       }
       if (word.call) word.call.id = key;
       if (record && record.kind !== kind) {
-        this.#fail(new CodeChanged(`the code has changed: ${kind} "${name}" was a ${record.kind} when the task came here`));
+        this.#fail(
+          new CodeChanged(`the code has changed: it recorded ${record.kind} "${name}", and now asks for ${kind} "${name}"`),
+        );
         return;
       }
       this.#waiting.set(key, word);
@@ -415,7 +417,7 @@ export class DurableRun {
     more: { tries?: number; took?: number } = {},
     own?: Step,
   ) {
-    const kind = word.kind as t.RecordDocument["kind"];
+    const { kind } = word;
     try {
       this.#record(kind, word.name, word.nth, said, more, own).catch(() => {});
     } catch (error) {
@@ -535,9 +537,7 @@ export class DurableRun {
     if (this.#frozen) return this.#late();
     const left = this.#log.slice(this.#next).find((r) => r.kind !== "wait" && !this.#asked.has(keyOf(r)));
     if (left && !this.canceled) {
-      throw new CodeChanged(
-        `the code has changed: it returns, and the history goes on with ${left.kind} "${left.name}" ${left.nth}`,
-      );
+      throw new CodeChanged(`the code has changed: it recorded ${left.kind} "${left.name}", and now returns without it`);
     }
     if (typeof value !== "string") return value;
     await this.text(value);
@@ -576,7 +576,10 @@ export class DurableRun {
       this.#running.add(word);
       void word.step?.(word).finally(() => this.#running.delete(word));
     } else if (kind === "sleep") {
-      this.#slept(word);
+      const until = this.#newest?.sleeps[key];
+      if (until === undefined) return;
+      word.due = Date.parse(until);
+      if (word.due <= this.#time()) this.#settle(word, { data: null });
     } else if (kind === "call") {
       const result = this.base.results.find((r) => r.id === key);
       if (!result || !this.#newest?.calls.some(([name, nth]) => key === keyOf({ name, nth }))) return;
@@ -613,16 +616,6 @@ export class DurableRun {
   #time(): number {
     const { input } = this.base.document;
     return Math.max(Date.now(), input?.source === "timer" ? Date.parse(input.until) : 0);
-  }
-
-  /** Returns from a sleep that is over: a later wait does not have it, or its time has come. */
-  #slept(word: Word): void {
-    const last = this.#waits.slice(0, this.#passed).findLast((r) => word.key in (waitsOf(r)?.sleeps ?? {}));
-    if (!last) return;
-    const until = Date.parse(waitsOf(last)?.sleeps[word.key] ?? "");
-    if (last !== this.#waits.at(-1) || (this.#newest && until <= this.#time())) {
-      this.#deliver(word, { kind: "wait", name: word.name, nth: word.nth, data: null });
-    } else word.due = until;
   }
 
   #active(more = 0): void {
@@ -678,9 +671,6 @@ export class DurableRun {
       this.#next++;
       this.#passed++;
       this.#unnamed = 0;
-      for (const word of [...this.#waiting.values()]) {
-        if (word.kind === "sleep" && word.key in (waitsOf(record)?.sleeps ?? {})) this.#slept(word);
-      }
       return;
     }
     const later = this.#log.slice(this.#next).find((r) => r.kind !== "wait" && this.#waiting.has(keyOf(r)));
@@ -689,12 +679,8 @@ export class DurableRun {
     for (let end = Date.now() + patience; Date.now() < end && seen === this.#activity; ) await pause(20);
     if (seen !== this.#activity || this.#frozen) return;
     const word = [...this.#waiting.values()].find((w) => w.place !== undefined);
-    const here = word ? `${word.kind} "${word.name}" ${word.nth} (${word.place})` : "no word of the history";
-    this.#fail(
-      new CodeChanged(
-        `the code has changed: it reaches ${here}, and the history goes on with ${record.kind} "${record.name}" ${record.nth}`,
-      ),
-    );
+    const met = word ? `now asks for ${word.kind} "${word.name}" at ${word.place}` : "now asks for nothing";
+    this.#fail(new CodeChanged(`the code has changed: it recorded ${record.kind} "${record.name}", and ${met}`));
   }
 
   /** Ends the run by what its branches wait for. Its words settle no more, so that no finally runs. */

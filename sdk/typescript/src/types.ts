@@ -135,7 +135,7 @@ export interface ReferenceDocument {
 
 /** What a durable run has recorded. */
 export interface RecordDocument {
-  kind: "message" | "step" | "ask" | "auth" | "call" | "value" | "wait";
+  kind: "message" | "step" | "ask" | "auth" | "call" | "sleep" | "value" | "wait";
   name: string;
   /** Which one of the name, from 1. */
   nth: number;

@@ -94,12 +94,12 @@ test("a refund goes over its turns", async () => {
     [
       ["record message", "text", "record look up", "text", "record wait", "ask"],
       ["record ask", "status", "text", "text", "text", "record refund", "record wait", "wait"],
-      ["record wait", "call"],
+      ["record sleep", "record wait", "call"],
       ["record feedback", "record survey", "text", "complete"],
     ].map((of) =>
       of.map((e) =>
         e
-          .replace(/^record (message|ask|wait)$/, "$1 $1")
+          .replace(/^record (message|ask|sleep|wait)$/, "$1 $1")
           .replace(/^record (feedback|survey)/, "call $1")
           .replace("record ", "step "),
       ),
@@ -309,15 +309,15 @@ test("code that changed fails the task with both names", async () => {
   after = true;
   await assert.rejects(replay(task.agent, task.records), (error: Error) => {
     assert.ok(error instanceof CodeChanged);
-    assert.match(error.message, /step "charge" 1 \(durable\.test\.js:\d+\), and the history goes on with step "pay" 1/);
+    assert.match(error.message, /it recorded step "pay", and now asks for step "charge" at durable\.test\.js:\d+$/);
     return true;
   });
   assert.equal((await task.say("yes")).state, "failed");
-  assert.match(lines.join(), /charge.*pay/);
+  assert.match(lines.join(), /pay.*charge/);
   const kind = make(async (run) => void (await run.ask("Pay?", { name: "pay" })));
-  await assert.rejects(replay(kind, task.records), /ask "pay" was a step/);
+  await assert.rejects(replay(kind, task.records), /it recorded step "pay", and now asks for ask "pay"/);
   const ends = make(async () => "early");
-  await assert.rejects(replay(ends, task.records), /it returns, and the history goes on with step "pay" 1/);
+  await assert.rejects(replay(ends, task.records), /it recorded step "pay", and now returns without it/);
 });
 
 test("a version guards new code", async () => {
@@ -452,26 +452,44 @@ test("emissions are not doubled", async () => {
   );
 });
 
-test("a question goes before a time, and both branches go on", async () => {
-  const task = new TestTask(
-    make(async (run) => {
-      const reminded = (async () => {
-        await run.sleep({ hours: 1 });
-        await run.step("remind", () => 1);
-        await run.sleep({ until: "2030-01-01T00:00:00Z" });
-        return "slept";
-      })();
-      const answer = await run.ask("Now?");
-      return `${answer.text} ${await reminded}`;
-    }),
-  );
-  assert.equal((await task.say("go")).question, "Now?");
-  const answered = await task.say("yes");
-  assert.ok(answered.wait);
-  assert.notEqual(answered.wait?.until, "2030-01-01T00:00:00.000Z");
-  assert.equal((await task.wake()).wait?.until, "2030-01-01T00:00:00.000Z");
-  assert.equal((await task.wake()).text, "yes slept");
-  await replay(task.agent, task.records);
+test("a question goes before a time, and both branches go on, whenever the process dies", async () => {
+  for (let crashAfter = 0; crashAfter <= 20; crashAfter++) {
+    const task = new TestTask(
+      make(async (run) => {
+        const reminded = (async () => {
+          await run.text("Later. ", { name: "reminder" });
+          await run.sleep({ hours: 1 });
+          const texts = ["Soon. ", "Now. "];
+          for (const text of texts) await run.text(await run.step("remind", () => text), { name: "reminder" });
+          await run.sleep({ until: "2030-01-01T00:00:00Z" });
+          return "slept";
+        })();
+        const [name, count] = await run.gather(
+          run.ask("Name?", { name: "name" }),
+          run.ask("How many?", { name: "count", schema: { type: "integer" } }),
+        );
+        await run.text(`${count} `);
+        await run.gather(
+          run.step("one", () => 1),
+          run.step("two", () => 2),
+        );
+        return `${name.text} ${await reminded}`;
+      }),
+      { crashAfter },
+    );
+    assert.equal((await task.say("go")).question, "Name?\nHow many?\n");
+    const answered = await task.say([{ data: { name: "Ada", count: 2 } }]);
+    assert.match(answered.wait?.until ?? "", /^20[^3]/);
+    assert.equal((await task.wake()).wait?.until, "2030-01-01T00:00:00.000Z");
+    await task.wake();
+    assert.deepEqual(
+      task.turns.map((t) => t.artifacts.map((a) => `${a.artifactId} ${a.parts[0]?.text}`)),
+      [["reminder-1 Later. "], ["text-2 2 "], ["reminder-3 Soon. Now. "], ["text-4 Ada slept"]],
+      `after event ${crashAfter}`,
+    );
+    assert.equal(new Set(names(task.records)).size, task.records.length);
+    await replay(task.agent, task.records);
+  }
 });
 
 test("a loop of 1,000 steps", async () => {
