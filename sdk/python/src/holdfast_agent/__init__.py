@@ -14,6 +14,7 @@ The worker connects to the server and claims runs; it needs no address of its ow
 """
 
 from ._agent import Agent, connect, serve, worker
+from ._durable import DurableRun
 from ._logs import RunFilter
 from ._run import History, Reference, Run, RunInfo, SyncRun
 from ._version import VERSION as __version__
@@ -40,6 +41,7 @@ from .content import (
     url,
 )
 from .errors import (
+    CodeChanged,
     ConnectError,
     Ended,
     EventRefused,
@@ -49,6 +51,7 @@ from .errors import (
     Reject,
     Retry,
     StateChanged,
+    StepFailed,
     Stopped,
     Unreachable,
 )
@@ -59,7 +62,9 @@ __all__ = [
     "Artifact",
     "ArtifactInfo",
     "Call",
+    "CodeChanged",
     "ConnectError",
+    "DurableRun",
     "Ended",
     "EventRefused",
     "Fail",
@@ -83,6 +88,7 @@ __all__ = [
     "Scope",
     "State",
     "StateChanged",
+    "StepFailed",
     "Stopped",
     "SyncRun",
     "TaskInfo",

@@ -25,7 +25,7 @@ GONE = ("lost", "over", "gap")
 """The stops after which nothing may be posted."""
 
 
-def is_async(handler: Handler) -> bool:
+def is_async(handler: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
 
 

@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from . import _logs, _reload
-from ._active import Handler
+from ._active import Handler, is_async
+from ._durable import Durable, DurableRun
 from ._run import Run, SyncRun
 from ._settings import Settings, logger, slots
 from ._worker import Worker
@@ -24,6 +25,7 @@ from .errors import ConnectError
 AsyncFunction = TypeVar("AsyncFunction", bound=Callable[[Run], Awaitable[Any]])
 SyncFunction = TypeVar("SyncFunction", bound=Callable[[SyncRun], Any])
 Function = TypeVar("Function", bound=Handler)
+DurableFunction = TypeVar("DurableFunction", bound=Callable[[DurableRun], Any])
 
 EXECUTOR = "holdfast agent"
 
@@ -55,10 +57,19 @@ class Agent:
         self._handler = function
         return function
 
+    def durable(self, function: DurableFunction) -> DurableFunction:
+        """Decorate an async function that begins at its top in every try and turn, and gets back what it has recorded."""
+        if not is_async(function):
+            raise TypeError("durable decorates an async function")
+        self._handler = Durable(function)
+        return function
+
     @property
     def handler(self) -> Handler:
         if self._handler is None:
-            raise ConnectError(f"agent {self._name or 'without a name'}: no function; decorate one with @agent.run")
+            raise ConnectError(
+                f"agent {self._name or 'without a name'}: no function; decorate one with @agent.durable or @agent.run"
+            )
         return self._handler
 
     def serve(self, **options: Any) -> None:

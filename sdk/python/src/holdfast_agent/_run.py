@@ -206,7 +206,7 @@ class Run(RunInfo):
 
     async def checkpoint(self, data: JSON) -> None:
         """Store where the run stands, for the next try of this message."""
-        await self._emit("checkpoint", data=data, keep=True)
+        await self._emit("checkpoint", True, data=data)
 
     async def ask(
         self, message: MessageLike, *, metadata: dict[str, JSON] | None = None, resume: Resume | bool | None = None
@@ -351,7 +351,7 @@ class Run(RunInfo):
         """A word that ends the run was emitted."""
         return self._end is not None
 
-    async def _emit(self, kind: str, keep: bool = False, **members: JSON) -> None:
+    async def _emit(self, kind: str, keep: bool = False, /, **members: JSON) -> None:
         if self._end is not None:
             raise Ended(f"the run has ended with {self._end!r}: nothing may follow, not even {kind!r}")
         event = {"type": kind, **{k: v for k, v in members.items() if v is not None or keep}}

@@ -50,6 +50,20 @@ def too_large(what: str, size: int, limit: str, most: int | None) -> None:
         raise Problem(413, {"title": "Too large", "reason": "too_large", "detail": detail})
 
 
+class StepFailed(Exception):
+    """A step of a durable run has failed, in this try or an earlier one. `type` is the name of the class that it raised."""
+
+    def __init__(self, step: str, type: str, message: str) -> None:
+        super().__init__(f"{step}: {type}: {message}" if type else f"{step}: {message}")
+        self.step = step
+        self.type = type
+        self.message = message
+
+
+class CodeChanged(Exception):
+    """The code of a durable agent does not fit what the task has recorded."""
+
+
 class StateChanged(Exception):
     """Another run has changed the state. Read it, and try again."""
 

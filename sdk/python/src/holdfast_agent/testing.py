@@ -30,6 +30,7 @@ from ._active import Active
 from ._agent import Agent
 from ._devserver import Answered as Answered
 from ._devserver import DevServer as DevServer
+from ._durable import Durable
 from ._logs import RunLogger
 from ._outbox import Outbox
 from ._run import ENDS, Run
@@ -208,7 +209,10 @@ class Task:
         self._attempt = 0
         self._checkpoint: tuple[JSON] | None = None
         self._kept: list[dict[str, JSON]] = []
+        self._earlier: dict[str, int] = {}
         self._begun: dict[str, JSON] = {}
+        self.records: list[dict[str, JSON]] = []
+        """What durable runs have recorded, in all turns and tries."""
 
     def another(self, id: str | None = None) -> Task:
         """Make another task of the same caller in the same context."""
@@ -281,6 +285,7 @@ class Task:
         self._tries = 1
         self._checkpoint = None
         self._kept = []
+        self._earlier = {}
         self._begun = {**members, "history": list(self.history)}
         return self._start(self._begun)
 
@@ -310,16 +315,17 @@ class Task:
             document["metadata"] = self.metadata
         if self._checkpoint is not None:
             document["checkpoint"] = self._checkpoint[0]
+        if self._earlier:
+            document["earlier"] = [{"artifactId": id, "chunks": n} for id, n in self._earlier.items()]
+        if self.records:
+            document["records"] = {"records": self.records}
         document = json.loads(json.dumps(document))  # what the agent changes stays with it
         turn = Turn(number=self._turn, _kept=self._kept)
 
         async def post(ordinal: int, lines: bytes) -> JSON:
             for line in lines.splitlines():
                 event = decode(line)
-                turn.events.append(event)
-                if event["type"] == "checkpoint":
-                    self._checkpoint = (event["data"],)
-                    self._kept = turn._kept + turn.events
+                self._store(turn, event)
             running._notify()
             return {"next": len(turn.events), "ended": turn.events[-1]["type"] in ENDS}
 
@@ -327,6 +333,19 @@ class Task:
         outbox = Outbox(post, lambda reason: None, log)
         running = Running(self, Active(self.agent.handler, Run(document, outbox, _Memory(self, turn)), outbox), turn)
         return running
+
+    def _store(self, turn: Turn, event: dict[str, JSON]) -> None:
+        turn.events.append(event)
+        wrote = _artifact_id(event)
+        if wrote:
+            self._earlier[wrote] = self._earlier.get(wrote, 0) + 1
+        if event["type"] == "checkpoint":
+            self._checkpoint = (event["data"],)
+            self._kept = turn._kept + turn.events
+        elif event["type"] == "record":
+            self.records.append({k: v for k, v in event.items() if k != "type"})
+            open, kept = event.get("open") or [], {id(e) for e in self._kept}
+            self._kept = [e for e in turn._kept + turn.events if _artifact_id(e) not in open or id(e) in kept]
 
     def _expect(self, end: str) -> None:
         found = self.turns[-1].end.get("type") if self.turns else None
@@ -405,6 +424,41 @@ def sync(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 async def run(agent: Agent, message: MessageLike, **members: JSON) -> Turn:
     """Let an agent answer one message. `members` join the run document."""
     return await Task(agent).send(message, **members)
+
+
+async def replay(agent: Agent, history: Any) -> None:
+    """Let a durable agent's code replay what a task has recorded, without running a step.
+
+    history: Task.records, or what `holdfast tasks export` prints. CodeChanged is raised if the code does not fit it.
+    """
+    if not isinstance(agent.handler, Durable):
+        raise TypeError(f"replay: the agent {agent._name or 'without a name'} is not durable")
+    while isinstance(history, Mapping):
+        history = history["records"]
+    task = Task(agent)
+    document = {
+        "version": 1,
+        "task": {
+            "id": task.id,
+            "key": task.key,
+            "contextId": task.context_id,
+            "contextKey": task.context_key,
+            "agent": task._agent,
+        },
+        "turn": 1 + sum(r["kind"] == "wait" for r in history),
+        "records": {"records": json.loads(json.dumps(history))},
+    }
+
+    async def post(ordinal: int, lines: bytes) -> JSON:
+        raise AssertionError("a replay emits nothing")
+
+    outbox = Outbox(post, lambda reason: None, RunLogger(logging.getLogger("holdfast_agent.testing"), {"task_id": task.id}))
+    await Durable(agent.handler._function, dry=True)(Run(document, outbox, _Memory(task, Turn())))
+
+
+def _artifact_id(event: Mapping[str, JSON]) -> str | None:
+    given = event.get("artifactId") or (event.get("artifact") or {}).get("artifactId")
+    return str(given) if given else None
 
 
 def _append(artifact: Artifact, more: Artifact) -> None:
