@@ -79,14 +79,16 @@ func TestTenLinesOfPython(t *testing.T) {
 	require.Zero(t, p.end())
 }
 
-// The agent and the server of the guide are killed in the middle of an answer. Both start again: the client's stream goes on, and
+// An agent of the examples and its server are killed in the middle of an answer. Both start again: the client's stream goes on, and
 // nothing is lost or doubled.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	interpreter := python(t) // takes long the first time, and the server may not run for so long
 	listen := nettest.Reserve(t)
 	w := &workshop{t: t, dir: clustertest.EmbeddedDir(t), url: "http://" + listen}
-	w.write("trip.py", strings.ReplaceAll(block(t, "docs/agents/python.md", "python trip.py"), "sleep(0.1)", "sleep(1)"))
+	trip, err := os.ReadFile("../../examples/python/worker/trip.py")
+	require.NoError(t, err)
+	w.write("trip.py", strings.ReplaceAll(string(trip), "sleep(0.1)", "sleep(1)"))
 	w.write("holdfast.yaml", "agents:\n  - name: trip\n    executor: {kind: worker, worker: {lease: 3s}}\n")
 	serve := func() *process {
 		return run(t, false, w.dir, []string{"TMPDIR=/tmp"}, "serve", "--config", "holdfast.yaml", "--listen", listen, "--grpc-listen", "off",

@@ -26,7 +26,7 @@ def test_the_page_has_the_examples(name: str, source: str) -> None:
 
 
 def test_named_programs_are_there() -> None:
-    assert [n for n, _ in ALL] == ["hello.py", "trip.py", "test_trip.py", "pay.py"]
+    assert [n for n, _ in ALL] == ["refund.py", "test_refund.py", "pay.py"]
 
 
 async def test_hello() -> None:
@@ -34,10 +34,11 @@ async def test_hello() -> None:
     assert (turn.state, turn.text) == ("completed", "Hello, world!")
 
 
-def test_the_test_of_the_page_passes() -> None:
+@pytest.mark.parametrize("name", ["test_refund.py", "test_trip.py"])
+def test_the_tests_of_the_examples_pass(name: str) -> None:
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-c", "/dev/null", "--rootdir", "."]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "test_trip.py"],
+        [sys.executable, "-m", "pytest", *options, name],
         cwd=ROOT / "examples/python/worker",
         capture_output=True,
         text=True,
