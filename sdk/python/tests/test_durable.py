@@ -515,7 +515,6 @@ async def test_a_run_waits_for_branches_that_can_go_on() -> None:
         async def busy() -> int:
             for _ in range(100):
                 await asyncio.sleep(0)
-            await asyncio.to_thread(lambda: None)
             return int(await run.step("busy", one))
 
         answer, found, *_ = await asyncio.gather(run.ask("Well?"), busy(), *(limited(n) for n in range(5)))
@@ -526,6 +525,34 @@ async def test_a_run_waits_for_branches_that_can_go_on() -> None:
     assert turn.state == "input-required"
     assert Counter(r["name"] for r in task.records) == {"message": 1, "limited": 5, "busy": 1, "wait": 1}
     assert (await task.send("well")).text == "well 1"
+
+
+async def test_a_branch_that_awaits_another_one_does_not_keep_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast_agent._durable.PATIENCE", 0.01)
+
+    async def in_order(run: DurableRun) -> str:
+        gate = asyncio.Lock()
+
+        async def branch(name: str) -> str:
+            async with gate:
+                return str((await run.ask(f"{name}?", name=name)).text)
+
+        return " ".join(await run.gather(branch("first"), branch("second")))
+
+    task = testing.Task(make(in_order))
+    assert (await task.send("hi")).message.text == "first?"
+    assert (await task.send("1")).message.text == "second?"
+    assert (await task.send("2")).text == "1 2"
+
+
+async def test_a_large_result_comes_without_its_artifacts() -> None:
+    async def caller(run: DurableRun) -> str:
+        result = await run.call(("other", "hi"))
+        return f"{result.state} {result.text} {result.omitted > 300_000}"
+
+    task = testing.Task(make(caller))
+    await task.send("hi")
+    assert (await task.results({"other#1": "x" * 300_000})).text == "completed  True"
 
 
 async def test_a_lost_end_is_said_again() -> None:

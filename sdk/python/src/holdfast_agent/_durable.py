@@ -578,7 +578,7 @@ class DurableRun:
             return True
         record = self._at()
         if record is not None:
-            return self._replay(record, words, forced)
+            return self._replay(record, words)
         if self._dry:
             self._stop()
             return True
@@ -592,7 +592,7 @@ class DurableRun:
             return True
         return False
 
-    def _replay(self, record: dict[str, JSON], words: Sequence[Word], forced: bool) -> bool:
+    def _replay(self, record: dict[str, JSON], words: Sequence[Word]) -> bool:
         key = (record["name"], record["nth"])
         if record["kind"] == "wait":
             data = record["data"]
@@ -609,7 +609,7 @@ class DurableRun:
         elif key in self._words:
             self._words[key].future.set_result(self._take(key))
             return True
-        if not self._idle() and (not forced or self._busy):
+        if not self._idle():
             return False
         for word in words:
             if word.kind == "version" and word.key not in self._index:
