@@ -146,3 +146,16 @@ func namesOfTests(t *testing.T) map[string]bool {
 	}))
 	return names
 }
+
+// The README shows a part of a program whose test runs.
+func TestTheREADMEQuotesTheDurableAgent(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	program, err := os.ReadFile("../examples/python/worker/refund.py")
+	require.NoError(t, err)
+	_, shown, found := strings.Cut(string(readme), "```python\n")
+	require.True(t, found)
+	shown, _, _ = strings.Cut(shown, "```")
+	require.Contains(t, string(program), shown)
+}

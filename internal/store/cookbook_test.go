@@ -160,20 +160,10 @@ func TestTroubleshootingQuestions(t *testing.T) {
 	require.Greater(t, asked, 4)
 }
 
-// The README quotes the manual.
-func TestTheREADMEQuotesTheManual(t *testing.T) {
+func TestTheREADMECountsTheQuestions(t *testing.T) {
 	t.Parallel()
 	readme := storetest.Must(os.ReadFile("../../README.md"))(t)
-	m := readManual(t)
-	quoted := 0
-	for _, b := range fence.FindAllStringSubmatch(string(readme), -1) {
-		if b[1] == "sql" {
-			quoted++
-			require.Contains(t, m.blocks("Questions", "sql"), b[2])
-		}
-	}
-	require.Equal(t, 1, quoted)
-	require.Contains(t, string(readme), fmt.Sprintf("%d worked questions", len(m.blocks("Questions", "sql"))))
+	require.Contains(t, string(readme), fmt.Sprintf("%d worked questions", len(readManual(t).blocks("Questions", "sql"))))
 }
 
 // aligned formats an answer much as psql does.

@@ -39,7 +39,7 @@ agent.serve()`,
     page: "docs/agents/typescript.md",
     code: `import { agent, serve } from "holdfast-agent";
 
-serve(agent("hello", async (run) => { await run.text(\`Hello, \${run.message.text}!\`); }));`,
+serve(agent("hello", (run) => \`Hello, \${run.message.text}!\`));`,
     dev: "holdfast dev --agent hello -- node hello.mjs",
     here: "node hello.mjs",
   },

@@ -107,7 +107,7 @@ async def test_refund() -> None:
         ("ask", "ask"),
         ("step", "refund"),
         ("wait", "wait"),
-        ("value", "sleep"),
+        ("sleep", "sleep"),
         ("wait", "wait"),
         ("call", "feedback"),
         ("call", "survey"),

@@ -37,7 +37,7 @@ PATIENCE = 10.0
 IN_PROCESS = 5.0
 """The longest pause of a retried step, in seconds, that keeps the process. Longer ones end the run."""
 LONGEST = 60.0
-KEPT_AS = {"sleep": "value", "version": "value"}
+KEPT_AS = {"version": "value"}
 WAITS = frozenset({"ask", "auth", "call", "sleep"})
 _HERE = os.path.dirname(__file__) + os.sep
 _ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep

@@ -30,7 +30,7 @@ async def hello(run):
     await run.text(f"Hello, {run.message.text}!")
 
 
-agent.serve()`,dev:`holdfast dev --agent hello -- python3 hello.py`,here:`python3 hello.py`},{name:`TypeScript`,file:`hello.mjs`,page:`docs/agents/typescript.md`,code:'import { agent, serve } from "holdfast-agent";\n\nserve(agent("hello", async (run) => { await run.text(`Hello, ${run.message.text}!`); }));',dev:`holdfast dev --agent hello -- node hello.mjs`,here:`node hello.mjs`},{name:`HTTP`,file:`agent.py`,page:`internal/cli/init/http/agent.py`,code:`import json
+agent.serve()`,dev:`holdfast dev --agent hello -- python3 hello.py`,here:`python3 hello.py`},{name:`TypeScript`,file:`hello.mjs`,page:`docs/agents/typescript.md`,code:'import { agent, serve } from "holdfast-agent";\n\nserve(agent("hello", (run) => `Hello, ${run.message.text}!`));',dev:`holdfast dev --agent hello -- node hello.mjs`,here:`node hello.mjs`},{name:`HTTP`,file:`agent.py`,page:`internal/cli/init/http/agent.py`,code:`import json
 import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
