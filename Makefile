@@ -41,7 +41,7 @@ PYTHONS  ?= python3
 # exported methods of the binary: 5 MB.
 BUILD = CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -gcflags=all=-dwarf=false -ldflags='-s -w'
 
-.PHONY: help run build image test test-container test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers size check lint prose fmt generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-server dist-python dist-typescript console site console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+.PHONY: help run build image test test-container test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers durable soak compose-test memory interop interop-fronts interop-ring torture-peers size check lint prose fmt generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-server dist-python dist-typescript console site console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,11 +109,22 @@ upgrade: ## roll from the previous version to this one and back under load, with
 failover-drill: ## seconds of outage and lost tasks when the primary dies or falls silent, with both kinds of replication
 	go test -run '^$$' -bench '^BenchmarkFailover$$' -benchtime $(or $(ROUNDS),3)x -timeout $(TIMEOUT) ./integration/faults
 
-chaos-workers: dist-python dist-typescript ## the same, with workers of the built packages of Python and TypeScript beside those in Go
-	rm -rf dist/chaos && mkdir dist/chaos && cp integration/faults/remoteworker/worker.* dist/chaos
+chaos-workers: dist/chaos ## the same, with workers of the built packages of Python and TypeScript beside those in Go
+	cp integration/faults/remoteworker/worker.* dist/chaos
+	$(MAKE) --no-print-directory chaos CHAOSFLAGS="-chaos.workers 'dist/chaos/venv/bin/python dist/chaos/worker.py; node dist/chaos/worker.mjs'"
+
+durable: dist/chaos ## kill workers and replicas KILLS times (170) under durable agents of each language
+	cp integration/faults/durableworker/worker.* dist/chaos
+	for worker in "" "$(CURDIR)/dist/chaos/venv/bin/python $(CURDIR)/dist/chaos/worker.py" "node $(CURDIR)/dist/chaos/worker.mjs"; do \
+		go test -count=1 -timeout 0 -run '^TestDurableAgentsUnderKills$$' -v ./integration/faults \
+			-durable.kills $(or $(KILLS),170) -durable.worker "$$worker" || exit; \
+	done
+
+# The built packages of Python and TypeScript, installed.
+dist/chaos: dist-python dist-typescript
+	rm -rf dist/chaos && mkdir dist/chaos
 	cd dist/chaos && npm install --prefix . --silent --no-audit --no-fund ../holdfast-agent-*.tgz
 	python3 -m venv dist/chaos/venv && dist/chaos/venv/bin/pip install --quiet dist/holdfast_agent-*.whl
-	$(MAKE) --no-print-directory chaos CHAOSFLAGS="-chaos.workers 'dist/chaos/venv/bin/python dist/chaos/worker.py; node dist/chaos/worker.mjs'"
 
 memory: ## large loads on a server with 512 MiB of memory (minutes; needs 8 GiB and 10 GB of disk)
 	go test -count=1 -timeout 30m -run '^TestMemory$$' -v ./integration/limits -memory.whole

@@ -557,23 +557,45 @@ func (d *durable) got(p *pending) (any, bool) {
 	case in != nil && !in.Interrupted && in.Source != Callback, !slices.Contains(w.Asks, key):
 		return nil, false
 	}
-	d.passed(p.place)
 	if p.kind == "sleep" {
+		d.passed(p.place)
 		return p.until, true
 	}
 	got := answer{Message: d.run.Message}
-	for _, part := range d.run.Message.Parts {
-		if part.Kind != KindData {
-			continue
-		}
-		got.Data = part.Data
-		var members map[string]json.RawMessage
-		if len(w.Asks) > 1 && json.Unmarshal(part.Data, &members) == nil && members[p.member()] != nil {
-			got.Data = members[p.member()]
-		}
-		break
+	if i := slices.IndexFunc(got.Message.Parts, func(part Part) bool { return part.Kind == KindData }); i >= 0 {
+		got.Data = got.Message.Parts[i].Data
 	}
+	if len(w.Asks) > 1 && !got.of(p, slices.Index(w.Asks, key), len(w.Asks)) {
+		return nil, false
+	}
+	d.passed(p.place)
 	return got, true
+}
+
+// of reduces an answer to what it says to the i-th of n questions, and reports whether it says anything: a member of a form, or a line
+// of a text. A text with another number of lines answers the first.
+func (a *answer) of(p *pending, i, n int) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(a.Data, &members) == nil {
+		a.Data = members[p.member()]
+		var text string
+		if json.Unmarshal(a.Data, &text) != nil {
+			text = string(a.Data)
+		}
+		a.Message.Parts = []Part{TextPart(text)}
+		return a.Data != nil
+	}
+	var lines []string
+	for line := range strings.Lines(a.Message.Text()) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == n {
+		a.Message.Parts = []Part{TextPart(lines[i])}
+		return true
+	}
+	return i == 0
 }
 
 // Ask asks the client, and returns the answer. name is that of the record.

@@ -306,6 +306,33 @@ func TestDurableQuestionsBesideEachOther(t *testing.T) {
 		string(l.log[i].Message.Parts[2].Data))
 }
 
+// A line of text answers each question; any other text answers the first.
+func TestDurableQuestionsAnsweredInWords(t *testing.T) {
+	t.Parallel()
+	program := Durable(func(ctx context.Context, run *DurableRun) error {
+		var answers [2]string
+		ask := func(i int) func(context.Context) error {
+			return func(ctx context.Context) error {
+				m, err := run.Ask(ctx, fmt.Sprint("q", i), Say("?"))
+				answers[i] = m.Text()
+				return err
+			}
+		}
+		return errors.Join(run.All(ctx, ask(0), ask(1)), run.Text(ctx, "", answers[0]+" and "+answers[1]))
+	})
+	for want, answers := range map[string][]Message{
+		"one and two":   {Say("one\n\ntwo\n")},
+		"all and rest":  {Say("all"), Say("rest")},
+		"data and 2":    {{Parts: []Part{DataPart(json.RawMessage(`{"q0":"data","q1":2}`))}}},
+		"some and else": {{Parts: []Part{DataPart(json.RawMessage(`{"q1":"else"}`))}}, Say("some")},
+	} {
+		l := &life{t: t}
+		l.live(program, answers...)
+		require.NoError(t, l.err)
+		require.Contains(t, l.shown(), ": "+want+"\n")
+	}
+}
+
 // Steps beside each other stream into artifacts of their own; one that a crash cut begins again.
 func TestDurableStepsBesideEachOther(t *testing.T) {
 	t.Parallel()

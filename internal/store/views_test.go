@@ -419,7 +419,7 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	var views int
 	require.NoError(t, super.QueryRow(t.Context(), `SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`).Scan(&views))
-	require.Equal(t, 22, views)
+	require.Equal(t, 23, views)
 	for _, block := range readManual(t).blocks("The role", "sql") {
 		storetest.Must(super.PgConn().Exec(t.Context(), block).ReadAll())(t, block)
 	}

@@ -180,7 +180,7 @@ func (e effects) undo(ctx context.Context, run *agent.DurableRun, _ int) (string
 		return "", err
 	}
 	undone, err := step(ctx, e, run, "undo", func(context.Context) (string, error) { return "undone after ", nil })
-	return undone + failed.Error(), err
+	return undone + failed.Message, err
 }
 
 func (e effects) sleep(ctx context.Context, run *agent.DurableRun, n int) (string, error) {

@@ -171,6 +171,10 @@ async def test_questions_at_once_are_one_form() -> None:
     assert (turn.state, turn.message.text) == ("input-required", "And?")
     turn = await task.send("Nothing.")
     assert (turn.state, turn.text) == ("completed", "Oslo True Nothing.")
+    task = testing.Task(make(both))
+    await task.send("hi")
+    turn = await task.send("Oslo\nyes\n\nNothing.\n")
+    assert turn.text == "Oslo True Nothing."
 
 
 async def test_branches_meet_their_own_records() -> None:

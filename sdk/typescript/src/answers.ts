@@ -71,13 +71,15 @@ export function answerTo(question: Question, all: readonly Question[], parts: re
     if (!question.schema) return { data: { role: "user", parts } as unknown as Json };
     return checked(question.schema, data ?? ofText(jsonSchema(question.schema), text));
   }
-  // The members of a form, or else a line for each question.
+  // The members of a form, or else a line for each question. Any other text answers the first; the others are asked again.
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   let said: Json | undefined;
   if (typeof data === "object" && data !== null && !Array.isArray(data)) said = data[question.key];
   else if (all.length === 1) said = data ?? ofText(jsonSchema(question.schema), text);
-  else if (lines.length === all.length) {
-    said = ofText(jsonSchema(question.schema), lines[all.findIndex((q) => q.key === question.key)] ?? "");
+  else {
+    const at = all.findIndex((q) => q.key === question.key);
+    const line = lines.length === all.length ? lines[at] : at === 0 ? text : undefined;
+    if (line !== undefined) said = ofText(jsonSchema(question.schema), line);
   }
   if (said === undefined) return {};
   if (question.schema) return checked(question.schema, said);

@@ -157,6 +157,10 @@ test("questions that wait together are one form", async () => {
   const lines = new TestTask(task.agent);
   await lines.say("go");
   assert.equal((await lines.say("window\n3\nEve")).text, "window 3 Eve");
+  const single = new TestTask(task.agent);
+  await single.say("go");
+  assert.match((await single.say("window")).question, /How many bags\?/, "another text answers the first question");
+  assert.equal((await single.say("1\nMia")).text, "window 1 Mia");
 });
 
 test("an answer is a message, or what the schema accepts", async () => {

@@ -670,8 +670,13 @@ class DurableRun:
                 properties = list(word.schema.get("properties") or {})
                 if len(properties) == 1:
                     data = {properties[0]: data}
-            elif word.key != asked[0]:
-                return None  # a text answers the first one
+            else:
+                # A line for each question. Any other text answers the first; the others are asked again.
+                lines = [line for line in message.text.splitlines() if line.strip()]
+                if len(lines) == len(asked):
+                    message = Message([Part(text=lines[asked.index(word.key)])], role="user")
+                elif word.key != asked[0]:
+                    return None
         if word.schema is None:
             return {**message.to_json(), "role": "user"}
         try:
