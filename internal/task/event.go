@@ -170,7 +170,10 @@ func (r *RunNote) Recorded() *Recorded {
 
 // String names the step and says what came of it.
 func (r *Recorded) String() string {
-	name := r.Kind + " " + r.Name
+	name := r.Name
+	if r.Kind != r.Name {
+		name = r.Kind + " " + name
+	}
 	if r.Nth > 1 {
 		name += fmt.Sprint(" ", r.Nth)
 	}

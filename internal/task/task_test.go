@@ -469,6 +469,7 @@ func TestRecordsAsOperatorsReadThem(t *testing.T) {
 		`{"kind":"step","name":"pay","nth":1,"data":{"t":-3.0}}`:                                `step pay: {"t":-3.0}`,
 		`{"kind":"step","name":"pay","nth":2,"data":null}`:                                      `step pay 2: null`,
 		`{"kind":"step","name":"pay","nth":1,"error":{"type":"Declined","message":"no money"}}`: `step pay raised no money`,
+		`{"kind":"wait","name":"wait","nth":2,"data":{}}`:                                       `wait 2: {}`,
 		`{"kind":"step","name":"pay","nth":1,"error":{}}`:                                       `step pay raised an error`,
 	} {
 		note := &task.RunNote{Outcome: task.RunRecord, Checkpoint: json.RawMessage(record)}
