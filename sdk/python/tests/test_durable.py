@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -358,7 +359,9 @@ async def test_changed_code() -> None:
 
     task = testing.Task(make(old))
     await task.send("hi")
-    await testing.replay(task.agent, {"records": {"records": task.records}})
+    log = [{"seq": 1, "kind": "message", "payload": {"id": "m"}}, {"seq": 2, "kind": "status", "state": "working"}]
+    log += [{"kind": "run", "payload": {"outcome": "record", "checkpoint": r}} for r in task.records]
+    await testing.replay(task.agent, "\n".join(map(json.dumps, log)) + "\n")
     for code, want in [
         (renamed, r"the task has step 'second' \(1\) next, but the function has step 'another' \(1\) at test_durable\.py:\d+"),
         (shorter, r"step 'second' \(1\) next, but the function has ended"),

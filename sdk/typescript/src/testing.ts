@@ -281,11 +281,21 @@ export class TestTask {
   }
 }
 
+/** The records in the log of a task. */
+function recordsIn(log: string): RecordDocument[] {
+  const events = log.split("\n").filter((line) => line !== "");
+  return events.flatMap((line) => {
+    const { payload } = parse(line) as { payload?: { outcome?: string; checkpoint?: RecordDocument } };
+    return payload?.outcome === "record" && payload.checkpoint ? [payload.checkpoint] : [];
+  });
+}
+
 /**
  * Runs a durable agent over the records of a task until they end, and no step of it. Throws CodeChanged if the code does not fit them.
+ * history: TestTask.records, or the text that `holdfast tasks events ID -o json` prints.
  */
-export async function replay(agent: Agent, history: readonly RecordDocument[] | RecordsDocument): Promise<void> {
-  const records = "records" in history ? history.records : [...history];
+export async function replay(agent: Agent, history: readonly RecordDocument[] | string): Promise<void> {
+  const records = typeof history === "string" ? recordsIn(history) : [...history];
   const turns = records.flatMap((r) => (r.kind === "wait" ? Number((r.data as { turn?: number }).turn ?? 0) : []));
   const task = { id: "replay", key: "replay", contextId: "context", contextKey: "context", agent: agent.name || "test" };
   const silent: Transport = { request: async () => ({ status: 200, headers: {}, text: '{"next": 1, "ended": true}' }) };

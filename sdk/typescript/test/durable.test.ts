@@ -13,6 +13,7 @@ import {
   type Returned,
   StepFailed,
   Stopped,
+  stringify,
 } from "holdfast-agent";
 import { replay, TestTask } from "holdfast-agent/testing";
 
@@ -109,7 +110,9 @@ test("a refund goes over its turns", async () => {
   const paid = task.records.find((r) => r.name === "refund");
   assert.deepEqual([paid?.data, paid?.tries, paid?.emitted], [{ id: "r-7" }, 3, { "text-1": 2, status: 1 }]);
   await replay(agent, task.records);
-  await replay(agent, { records: task.records.slice(0, 5) });
+  await replay(agent, task.records.slice(0, 5));
+  const log = task.records.map((r) => stringify({ kind: "run", payload: { outcome: "record", checkpoint: r } }));
+  await replay(agent, ['{"seq":1,"kind":"status"}', ...log, ""].join("\n"));
 });
 
 test("a refund survives a crash after each event", async () => {

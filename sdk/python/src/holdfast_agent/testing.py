@@ -426,15 +426,17 @@ async def run(agent: Agent, message: MessageLike, **members: JSON) -> Turn:
     return await Task(agent).send(message, **members)
 
 
-async def replay(agent: Agent, history: Any) -> None:
+async def replay(agent: Agent, history: str | Sequence[dict[str, JSON]]) -> None:
     """Let a durable agent's code replay what a task has recorded, without running a step.
 
-    history: Task.records, or what `holdfast tasks export` prints. CodeChanged is raised if the code does not fit it.
+    history: Task.records, or the text that `holdfast tasks events ID -o json` prints. CodeChanged is raised if the code does not
+    fit it.
     """
     if not isinstance(agent.handler, Durable):
         raise TypeError(f"replay: the agent {agent._name or 'without a name'} is not durable")
-    while isinstance(history, Mapping):
-        history = history["records"]
+    if isinstance(history, str):
+        payloads = [json.loads(line).get("payload") or {} for line in history.splitlines()]
+        history = [p["checkpoint"] for p in payloads if p.get("outcome") == "record"]
     task = Task(agent)
     document = {
         "version": 1,
