@@ -136,7 +136,14 @@ type durable struct {
 type holding struct {
 	what, line string
 	free       chan struct{}
+	older      bool // a Version that the records have passed
 }
+
+// errOlder says that the records have passed a Version.
+var errOlder = errors.New("agent: older records")
+
+// versionName begins the name of the record of a Version.
+const versionName = "version "
 
 // underway is a step that runs.
 type underway struct {
@@ -283,9 +290,12 @@ func (d *durable) claim(ctx context.Context, kind, name string) (at place, r *re
 	if len(d.unclaimed) == 0 {
 		return at, nil, nil
 	}
-	h := &holding{kind + " " + name, line(), make(chan struct{})}
+	h := &holding{what: kind + " " + name, line: line(), free: make(chan struct{})}
 	d.held = append(d.held, h)
-	return at, nil, d.wait(ctx, h.free)
+	if err = d.wait(ctx, h.free); err == nil && h.older {
+		err = errOlder
+	}
+	return at, nil, err
 }
 
 // wait waits until a channel is closed. d.mu is locked.
@@ -393,7 +403,17 @@ func (d *durable) settle(ctx context.Context) (over bool, err error) {
 	}
 	if len(d.held) > 0 {
 		h := d.held[0]
+		i := slices.IndexFunc(d.held, func(h *holding) bool { return strings.HasPrefix(h.what, "value "+versionName) })
+		if i >= 0 {
+			d.held[i].older = true
+			close(d.held[i].free)
+			d.held = slices.Delete(d.held, i, i+1)
+			d.waiting--
+		}
 		d.mu.Unlock()
+		if i >= 0 {
+			return false, nil
+		}
 		return true, d.changed(h.what, h.line)
 	}
 	now := time.Now()
@@ -554,7 +574,7 @@ func (d *durable) got(p *pending) (any, bool) {
 		}
 		d.passed(p.place)
 		return in.Results[i], true
-	case in != nil && !in.Interrupted && in.Source != Callback, !slices.Contains(w.Asks, key):
+	case in != nil && !in.Interrupted, !slices.Contains(w.Asks, key):
 		return nil, false
 	}
 	if p.kind == "sleep" {
@@ -806,6 +826,19 @@ func Value[T any](ctx context.Context, run *DurableRun, name string, f func() T)
 		}
 	}
 	return out, json.Unmarshal(r.Data, &out)
+}
+
+// Version reports whether to run new code: not in a task whose records have passed this place before the code asked. So changed code
+// still ends the tasks that began with the old one.
+func (r *DurableRun) Version(ctx context.Context, name string) (bool, error) {
+	at, rec, err := r.d.claim(ctx, "value", versionName+name)
+	if errors.Is(err, errOlder) {
+		return false, nil
+	}
+	if err == nil && rec == nil {
+		err = r.d.write(ctx, &recorded{Kind: "value", Name: at.name, Nth: at.nth}, true)
+	}
+	return err == nil, err
 }
 
 // Now is the time, as it was when the function first asked.

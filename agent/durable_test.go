@@ -407,6 +407,38 @@ func TestCodeThatChanged(t *testing.T) {
 	require.Contains(t, changed.Line, "durable_test.go:")
 }
 
+// Changed code branches: a task that began with the old code ends with it.
+func TestDurableVersions(t *testing.T) {
+	t.Parallel()
+	old := true
+	program := Durable(func(ctx context.Context, run *DurableRun) error {
+		of := "look up"
+		if !old {
+			newer, err := run.Version(ctx, "search")
+			if err != nil {
+				return err
+			}
+			if newer {
+				of = "search"
+			}
+		}
+		got, err := Step(ctx, run, of, func(context.Context) (string, error) { return of, nil })
+		old = false
+		if err != nil {
+			return err
+		}
+		_, err = run.Ask(ctx, "go on", Say("Go on?"))
+		return errors.Join(err, run.Text(ctx, "", got))
+	})
+	began, begins := &life{t: t}, &life{t: t}
+	began.live(program, Say("yes"))
+	require.NoError(t, began.err)
+	require.Contains(t, began.shown(), "text-2: look up")
+	begins.live(program, Say("yes"))
+	require.NoError(t, begins.err)
+	require.Contains(t, begins.shown(), "text-2: search")
+}
+
 func TestDurableValuesAndManySteps(t *testing.T) {
 	t.Parallel()
 	var seen []string
