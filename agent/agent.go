@@ -68,7 +68,7 @@ type memory interface {
 	Snapshot(ctx context.Context) (t *task.Task, before int, err error)
 	References(ctx context.Context, within executor.Bounds) ([]executor.Reference, error)
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
-	Records(ctx context.Context, after task.Seq, bytes int64) (records []executor.Record, more bool, err error)
+	Records(ctx context.Context, after task.Seq, bytes int64) (records []json.RawMessage, next task.Seq, err error)
 	Dialogue(ctx context.Context, of executor.Scope, within executor.Bounds) ([]executor.Said, error)
 	State(ctx context.Context, of executor.Scope) (executor.State, error)
 	SetState(ctx context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error)

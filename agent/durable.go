@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
+	"github.com/holdfast-a2a/holdfast/internal/worker/executor/wire"
 )
 
 // Durable makes an Executor of a function that reads like the conversation. It runs from its top in every try and turn; what it has
@@ -58,24 +59,6 @@ type StepError struct{ Step, Message string }
 
 func (e *StepError) Error() string { return e.Step + ": " + e.Message }
 
-// recorded is a record, see docs/executors.md.
-type recorded struct {
-	Kind    string           `json:"kind"`
-	Name    string           `json:"name"`
-	Nth     int              `json:"nth"`
-	Data    json.RawMessage  `json:"data,omitempty"`
-	Error   *raised          `json:"error,omitempty"`
-	Emitted map[string]int64 `json:"emitted,omitempty"`
-	Open    []string         `json:"open,omitempty"`
-	Tries   int              `json:"tries,omitempty"`
-	Took    float64          `json:"took,omitempty"`
-}
-
-type raised struct {
-	Type    string `json:"type,omitempty"`
-	Message string `json:"message"`
-}
-
 // place is what a record is found by.
 type place struct {
 	name string
@@ -114,7 +97,7 @@ type durable struct {
 	out *emitter
 
 	mu        sync.Mutex
-	records   map[place]*recorded
+	records   map[place]*wire.RecordDocument
 	unclaimed []place // records that the function has not asked for yet, in their order
 	counts    map[string]int
 	waits     []waits
@@ -134,9 +117,9 @@ type durable struct {
 
 // holding is a word that waits until all records have been asked for.
 type holding struct {
-	what, line string
-	free       chan struct{}
-	older      bool // a Version that the records have passed
+	kind, name, line string
+	free             chan struct{}
+	older            bool // a Version that the records have passed
 }
 
 // errOlder says that the records have passed a Version.
@@ -168,7 +151,7 @@ func (f durableFunc) Execute(ctx context.Context, run *Run, out Emitter) error {
 		return errors.New("agent: Durable needs the emitter of a server")
 	}
 	d := &durable{
-		run: run, out: to, records: map[place]*recorded{}, counts: map[string]int{}, version: 1, emitted: map[string]int64{}, kept: map[string]int64{},
+		run: run, out: to, records: map[place]*wire.RecordDocument{}, counts: map[string]int{}, version: 1, emitted: map[string]int64{}, kept: map[string]int64{},
 		unnamed: map[string]int{}, steps: map[*underway]bool{}, branches: 1, idle: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	first, err := d.recall(ctx)
@@ -224,18 +207,20 @@ func (d *durable) branch(ended chan<- outcome, leave func(), f func() error) {
 // recall reads the records, and returns the message that began the task.
 func (d *durable) recall(ctx context.Context) (first Message, err error) {
 	if d.run.memory != nil && d.run.Attempt > 1 {
-		for after, more := task.Seq(0), true; more; {
-			var page []executor.Record
-			if page, more, err = d.run.memory.Records(ctx, after, 1<<20); err != nil {
+		for after := task.Seq(0); ; {
+			page, next, err := d.run.memory.Records(ctx, after, 1<<20)
+			if err != nil {
 				return first, fmt.Errorf("read the records: %w", err)
 			}
-			for _, p := range page {
-				after = p.Seq
-				var r recorded
-				if err := json.Unmarshal(p.JSON, &r); err != nil {
+			for _, raw := range page {
+				var r wire.RecordDocument
+				if err := json.Unmarshal(raw, &r); err != nil {
 					return first, fmt.Errorf("read the records: %w", err)
 				}
 				d.remember(&r)
+			}
+			if after = next; after == 0 {
+				break
 			}
 		}
 	}
@@ -243,10 +228,10 @@ func (d *durable) recall(ctx context.Context) (first Message, err error) {
 		err = json.Unmarshal(r.Data, &first)
 		return first, err
 	}
-	return d.run.Message, d.write(ctx, &recorded{Kind: "message", Name: "message", Nth: 1}, d.run.Message)
+	return d.run.Message, d.write(ctx, &wire.RecordDocument{Kind: "message", Name: "message", Nth: 1}, d.run.Message)
 }
 
-func (d *durable) remember(r *recorded) {
+func (d *durable) remember(r *wire.RecordDocument) {
 	at := place{r.Name, r.Nth}
 	d.records[at] = r
 	if r.Emitted != nil {
@@ -264,7 +249,7 @@ func (d *durable) remember(r *recorded) {
 }
 
 // claim returns the record that a word asks for, or nil for a new one, once all records have been asked for.
-func (d *durable) claim(ctx context.Context, kind, name string) (at place, r *recorded, err error) {
+func (d *durable) claim(ctx context.Context, kind, name string) (at place, r *wire.RecordDocument, err error) {
 	if name == "" {
 		return at, nil, errors.New("agent: a " + kind + " needs a name")
 	}
@@ -290,7 +275,7 @@ func (d *durable) claim(ctx context.Context, kind, name string) (at place, r *re
 	if len(d.unclaimed) == 0 {
 		return at, nil, nil
 	}
-	h := &holding{what: kind + " " + name, line: line(), free: make(chan struct{})}
+	h := &holding{kind: kind, name: name, line: line(), free: make(chan struct{})}
 	d.held = append(d.held, h)
 	if err = d.wait(ctx, h.free); err == nil && h.older {
 		err = errOlder
@@ -362,7 +347,7 @@ func line() string {
 }
 
 // write records what a word has got.
-func (d *durable) write(ctx context.Context, r *recorded, data any) error {
+func (d *durable) write(ctx context.Context, r *wire.RecordDocument, data any) error {
 	if r.Error == nil {
 		raw, err := json.Marshal(data)
 		if err != nil {
@@ -403,7 +388,7 @@ func (d *durable) settle(ctx context.Context) (over bool, err error) {
 	}
 	if len(d.held) > 0 {
 		h := d.held[0]
-		i := slices.IndexFunc(d.held, func(h *holding) bool { return strings.HasPrefix(h.what, "value "+versionName) })
+		i := slices.IndexFunc(d.held, func(h *holding) bool { return strings.HasPrefix(h.name, versionName) })
 		if i >= 0 {
 			d.held[i].older = true
 			close(d.held[i].free)
@@ -414,7 +399,7 @@ func (d *durable) settle(ctx context.Context) (over bool, err error) {
 		if i >= 0 {
 			return false, nil
 		}
-		return true, d.changed(h.what, h.line)
+		return true, d.changed(h.kind+" "+h.name, h.line)
 	}
 	now := time.Now()
 	w := waits{Turn: d.run.Turn, Sleeps: map[string]time.Time{}}
@@ -445,7 +430,7 @@ func (d *durable) settle(ctx context.Context) (over bool, err error) {
 	again := nth > 1 && d.waits[nth-2].equal(&w)
 	d.mu.Unlock()
 	if !again {
-		if err := d.write(ctx, &recorded{Kind: "wait", Name: "wait", Nth: nth}, w); err != nil {
+		if err := d.write(ctx, &wire.RecordDocument{Kind: "wait", Name: "wait", Nth: nth}, w); err != nil {
 			return true, err
 		}
 	}
@@ -510,8 +495,8 @@ type answer struct {
 }
 
 // await returns what a question, a call or a sleep has got, or ends the run.
-func (d *durable) await(ctx context.Context, p *pending) (raw json.RawMessage, err error) {
-	var r *recorded
+func (d *durable) await(ctx context.Context, p *pending) (raw []byte, err error) {
+	var r *wire.RecordDocument
 	if p.place, r, err = d.claim(ctx, p.kind, p.name); err != nil {
 		return nil, err
 	}
@@ -528,7 +513,7 @@ func (d *durable) await(ctx context.Context, p *pending) (raw json.RawMessage, e
 		}
 		got = p.until
 	}
-	r = &recorded{Kind: p.kind, Name: p.name, Nth: p.nth}
+	r = &wire.RecordDocument{Kind: p.kind, Name: p.name, Nth: p.nth}
 	err = d.write(ctx, r, got)
 	return r.Data, err
 }
@@ -732,7 +717,7 @@ func Step[T any](ctx context.Context, run *DurableRun, name string, f func(ctx c
 	return out, err
 }
 
-func (d *durable) step(ctx context.Context, name string, o StepOptions, f func(context.Context) (any, error)) (json.RawMessage, error) {
+func (d *durable) step(ctx context.Context, name string, o StepOptions, f func(context.Context) (any, error)) ([]byte, error) {
 	at, r, err := d.claim(ctx, "step", name)
 	if err != nil {
 		return nil, err
@@ -750,7 +735,7 @@ func (d *durable) step(ctx context.Context, name string, o StepOptions, f func(c
 	s := &underway{at, map[string]bool{}}
 	d.steps[s] = true
 	d.mu.Unlock()
-	r = &recorded{Kind: "step", Name: name, Nth: at.nth}
+	r = &wire.RecordDocument{Kind: "step", Name: name, Nth: at.nth}
 	began := time.Now()
 	v, err := d.try(context.WithValue(ctx, stepKey{}, s), o, r, f)
 	d.mu.Lock()
@@ -761,14 +746,14 @@ func (d *durable) step(ctx context.Context, name string, o StepOptions, f func(c
 		return nil, err
 	}
 	if err != nil {
-		r.Error = &raised{fmt.Sprintf("%T", err), err.Error()}
+		r.Error = &wire.Error{Type: fmt.Sprintf("%T", err), Message: err.Error()}
 		err = &StepError{name, err.Error()}
 	}
 	return r.Data, cmp.Or(d.write(ctx, r, v), err)
 }
 
 // try calls f until it succeeds or may not be tried again.
-func (d *durable) try(ctx context.Context, o StepOptions, r *recorded, f func(context.Context) (any, error)) (v any, err error) {
+func (d *durable) try(ctx context.Context, o StepOptions, r *wire.RecordDocument, f func(context.Context) (any, error)) (v any, err error) {
 	pause := cmp.Or(o.Backoff, time.Second)
 	for {
 		r.Tries++
@@ -820,7 +805,7 @@ func Value[T any](ctx context.Context, run *DurableRun, name string, f func() T)
 		return out, err
 	}
 	if r == nil {
-		r = &recorded{Kind: "value", Name: name, Nth: at.nth}
+		r = &wire.RecordDocument{Kind: "value", Name: name, Nth: at.nth}
 		if err := run.d.write(ctx, r, f()); err != nil {
 			return out, err
 		}
@@ -836,7 +821,7 @@ func (r *DurableRun) Version(ctx context.Context, name string) (bool, error) {
 		return false, nil
 	}
 	if err == nil && rec == nil {
-		err = r.d.write(ctx, &recorded{Kind: "value", Name: at.name, Nth: at.nth}, true)
+		err = r.d.write(ctx, &wire.RecordDocument{Kind: "value", Name: at.name, Nth: at.nth}, true)
 	}
 	return err == nil, err
 }

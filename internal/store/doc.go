@@ -49,5 +49,6 @@
 // The cause of a status is for operators; no client sees it. Neither does it see "cancel", the metadata of the request that
 // canceled the task; only NoticeFacts reads that. A status that parks the task may list
 // the ids of all artifacts so far (tasks.artifacts_seq), for the next run. Absent members are left
-// out. The checkpoint of a run with the outcome record is the record of a durable run (docs/executors.md). A message's task and context are those of its row and are not repeated.
+// out. The checkpoint of a run with the outcome record is the record of a durable run (docs/executors.md). A message's task and
+// context are those of its row and are not repeated.
 package store

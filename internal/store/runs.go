@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -159,19 +160,22 @@ func (s *Store) Artifacts(ctx context.Context, h *task.Task, after task.Seq, mos
 }
 
 // Records returns what durable runs of a task have recorded after a place, oldest first: at least one if there is one, and of at most
-// so many bytes. more says that others follow.
-func (s *Store) Records(ctx context.Context, h *task.Task, after task.Seq, bytes int64) (records []task.Record, more bool, err error) {
+// so many bytes. next is the place after which others follow; 0: none do.
+func (s *Store) Records(ctx context.Context, h *task.Task, after task.Seq, bytes int64) (records []json.RawMessage, next task.Seq, err error) {
 	most := &meter{DBTX: s.api, most: bytes}
 	for ; after < h.LastSeq && !most.cut; after += logRange {
 		rows, err := s.q.RecordsOf(ctx, most, uuid.UUID(h.ID), int64(after), int64(after+logRange))
 		if err != nil {
-			return nil, false, translate("read the records", err)
+			return nil, 0, translate("read the records", err)
 		}
 		for _, r := range rows {
-			records = append(records, task.Record{Seq: task.Seq(r.Seq), JSON: r.Record})
+			records, next = append(records, r.Record), task.Seq(r.Seq)
 		}
 	}
-	return records, most.cut, nil
+	if !most.cut {
+		next = 0
+	}
+	return records, next, nil
 }
 
 // logRange bounds the events that a statement looks at along a log. It takes far less than the time of a statement.

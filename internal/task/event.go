@@ -183,12 +183,6 @@ func (r *Recorded) String() string {
 	return name + ": " + string(r.Data)
 }
 
-// Record is what a durable run has recorded: a JSON object, which only its agent understands in full.
-type Record struct {
-	Seq  Seq
-	JSON json.RawMessage
-}
-
 // Resumed is a request by the resume URL of a task. It may have secrets: it is stored sealed, and only the agent reads it.
 type Resumed struct {
 	Method      string // POST or GET

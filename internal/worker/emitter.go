@@ -220,34 +220,31 @@ func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
 
 // Checkpoint implements executor.Emitter.
 func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
-	e.began()
-	if len(data) == 0 {
-		return errors.New("checkpoint: not valid JSON")
-	}
-	if e.spent.Load() {
-		return errSpent
-	}
-	data, err := e.cleanJSON("checkpoint", data)
-	if err != nil {
-		return err
-	}
-	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
+	return e.keep(ctx, task.RunCheckpoint, data, 0)
 }
 
 // Record implements executor.Emitter.
 func (e *emitter) Record(ctx context.Context, record json.RawMessage) error {
+	return e.keep(ctx, task.RunRecord, record, e.r.agent.MaxState)
+}
+
+// keep emits a note that keeps what the attempt wrote before it. most bounds its bytes; 0: nothing but the event does.
+func (e *emitter) keep(ctx context.Context, outcome string, data json.RawMessage, most int64) error {
 	e.began()
+	if len(data) == 0 {
+		return errors.New(outcome + ": not valid JSON")
+	}
 	if e.spent.Load() {
 		return errSpent
 	}
-	record, err := e.cleanJSON("record", record)
+	data, err := e.cleanJSON(outcome, data)
 	if err != nil {
 		return err
 	}
-	if most := e.r.agent.MaxState; most > 0 && int64(len(record)) > most {
-		return &executor.Failure{Msg: fmt.Sprintf("A record of the agent has %d bytes; the limit is %d (limits.max_state).", len(record), most)}
+	if most > 0 && int64(len(data)) > most {
+		return &executor.Failure{Msg: fmt.Sprintf("A %s of the agent has %d bytes; the limit is %d (limits.max_state).", outcome, len(data), most)}
 	}
-	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunRecord, Checkpoint: record}})
+	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: outcome, Checkpoint: data}})
 }
 
 // Wait implements executor.Emitter.

@@ -394,10 +394,10 @@ func records(record string) fn {
 // recorded ends the run with what was recorded.
 func recorded(s task.State) fn {
 	return func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		all, more, err := run.Memory.Records(ctx, 0, 1<<20)
-		text := fmt.Sprint(len(all), " records, more ", more)
+		all, next, err := run.Memory.Records(ctx, 0, 1<<20)
+		text := fmt.Sprint(len(all), " records, more ", next > 0)
 		for _, r := range all {
-			text += " " + string(r.JSON)
+			text += " " + string(r)
 		}
 		return errors.Join(err, out.Status(ctx, s, says(text)))
 	}

@@ -84,12 +84,12 @@ func (m *runMemory) Checkpoints(ctx context.Context) ([]json.RawMessage, error) 
 	return all, err
 }
 
-func (m *runMemory) Records(ctx context.Context, after task.Seq, bytes int64) (records []executor.Record, more bool, err error) {
+func (m *runMemory) Records(ctx context.Context, after task.Seq, bytes int64) (records []json.RawMessage, next task.Seq, err error) {
 	err = m.r.read(ctx, func() (err error) {
-		records, more, err = m.r.pool.opt.Store.Records(ctx, m.r.claim.Task, after, bytes)
+		records, next, err = m.r.pool.opt.Store.Records(ctx, m.r.claim.Task, after, bytes)
 		return err
 	})
-	return records, more, err
+	return records, next, err
 }
 
 func (m *runMemory) Task(ctx context.Context) (*task.Task, error) {

@@ -121,23 +121,19 @@ func (m *Memory) References(context.Context, executor.Bounds) ([]executor.Refere
 // Checkpoint returns the last checkpoint of earlier tries. The run document has it.
 func (m *Memory) Checkpoint(context.Context) (json.RawMessage, error) { return m.r.doc.Checkpoint, nil }
 
-// Records returns what durable runs of the task have recorded after a place, and whether others follow. The run document has the
-// first of them.
-func (m *Memory) Records(ctx context.Context, after task.Seq, _ int64) (records []executor.Record, more bool, err error) {
+// Records returns a page of what durable runs of the task have recorded. The run document has the first one.
+func (m *Memory) Records(ctx context.Context, after task.Seq, _ int64) (records []json.RawMessage, next task.Seq, err error) {
 	page := m.r.doc.Records
 	if after > 0 {
 		page = &wire.RecordList{}
 		if err := m.ask(ctx, &exchange{method: http.MethodGet, path: "/records?after=" + strconv.FormatInt(int64(after), 10), into: page}); err != nil {
-			return nil, false, fmt.Errorf("read the records: %w", err)
+			return nil, 0, fmt.Errorf("read the records: %w", err)
 		}
 	}
 	if page == nil {
-		return nil, false, nil
+		return nil, 0, nil
 	}
-	for _, r := range page.Records {
-		records = append(records, executor.Record{Seq: page.Next, JSON: json.RawMessage(r)})
-	}
-	return records, page.Next > 0, nil
+	return page.Records, page.Next, nil
 }
 
 // State returns the value that a run has stored for the task or for its context. If the run is over, it is the one that the run

@@ -156,8 +156,8 @@ type Memory interface {
 	// Checkpoints returns all checkpoints of earlier attempts for this message, oldest first.
 	Checkpoints(ctx context.Context) ([]json.RawMessage, error)
 	// Records returns what the durable runs of the task have recorded, in all turns and tries, oldest first: those after a
-	// place, of so many bytes but at least one. more says that others follow.
-	Records(ctx context.Context, after task.Seq, bytes int64) (records []Record, more bool, err error)
+	// place, of so many bytes but at least one. next is the place after which others follow; 0: none do.
+	Records(ctx context.Context, after task.Seq, bytes int64) (records []json.RawMessage, next task.Seq, err error)
 	// Task returns the task as its log has it, with its messages and artifacts. The caller may change it.
 	Task(ctx context.Context) (*task.Task, error)
 	// Dialogue returns what the user and the agent have said before this run's message, oldest first: messages, and
@@ -179,9 +179,6 @@ type Reference = task.Reference
 
 // Said is an entry of a dialogue.
 type Said = task.Said
-
-// Record is what a durable run has recorded.
-type Record = task.Record
 
 // Bounds bound a dialogue.
 type Bounds = task.Bounds

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
 // Checkpoints returns the checkpoints among Events, and Stored after them.
@@ -24,14 +23,14 @@ func (m *Memory) Checkpoints(context.Context) ([]json.RawMessage, error) {
 }
 
 // Records returns the records among Events.
-func (m *Memory) Records(_ context.Context, after task.Seq, _ int64) (all []executor.Record, more bool, err error) {
+func (m *Memory) Records(_ context.Context, after task.Seq, _ int64) (all []json.RawMessage, next task.Seq, err error) {
 	m.Reads++
 	for i := range m.Events {
 		if e := &m.Events[i]; e.Kind == task.EventRun && e.Run != nil && e.Run.Outcome == task.RunRecord && e.Seq > after {
-			all = append(all, executor.Record{Seq: e.Seq, JSON: e.Run.Checkpoint})
+			all = append(all, e.Run.Checkpoint)
 		}
 	}
-	return all, false, nil
+	return all, 0, nil
 }
 
 // Record records a record.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"unicode/utf8"
@@ -13,8 +14,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/executor"
 )
 
-// recordDocument is the record of a durable run, as its event has it but for the type, and as it is stored.
-type recordDocument struct {
+// RecordDocument is the record of a durable run, as its event has it but for the type, and as it is stored.
+type RecordDocument struct {
 	Kind    string           `json:"kind"`
 	Name    string           `json:"name"`
 	Nth     int              `json:"nth"`
@@ -58,7 +59,7 @@ func readRecord(in *eventDocument) (*Event, *Malformed) {
 			return nil, malformed("emitted", "%s must not be negative", quote(key))
 		}
 	}
-	raw, err := jsonv2.Marshal(&recordDocument{
+	raw, err := jsonv2.Marshal(&RecordDocument{
 		in.Kind, in.Name, in.Nth, jsontext.Value(compact(in.Data)), in.Error, in.Emitted, in.Open, in.Tries, in.Took,
 	}, jsontext.PreserveRawStrings(true), jsonv2.Deterministic(true))
 	if err != nil {
@@ -69,8 +70,8 @@ func readRecord(in *eventDocument) (*Event, *Malformed) {
 
 // RecordList is a part of what durable runs of the task have recorded, oldest first.
 type RecordList struct {
-	Records []jsontext.Value `json:"records"`
-	Next    task.Seq         `json:"next,omitzero"` // the place after which others follow; 0: none do
+	Records []json.RawMessage `json:"records"`
+	Next    task.Seq          `json:"next,omitzero"` // the place after which others follow; 0: none do
 }
 
 // recordBytes bounds the records of a run document, and of a page of them.
@@ -78,16 +79,12 @@ const recordBytes = 1 << 20
 
 // Records reads what durable runs of the task have recorded after a place.
 func Records(ctx context.Context, run *executor.Run, after task.Seq) (*RecordList, error) {
-	records, more, err := run.Memory.Records(ctx, after, recordBytes)
+	records, next, err := run.Memory.Records(ctx, after, recordBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read the records: %w", err)
 	}
-	doc := &RecordList{Records: make([]jsontext.Value, len(records))}
-	for i, r := range records {
-		doc.Records[i] = jsontext.Value(r.JSON)
+	if records == nil {
+		records = []json.RawMessage{} // in JSON a list without entries
 	}
-	if more {
-		doc.Next = records[len(records)-1].Seq
-	}
-	return doc, nil
+	return &RecordList{records, next}, nil
 }

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast_agent import Message, Run, data
+from holdfast_agent._codec import YES
 from holdfast_agent.content import JSON
-
-YES = frozenset({"yes", "y", "ok", "okay", "true", "approve", "approved", "confirm", "confirmed"})
 
 APPROVED = "approved"
 """The member of an answer that decides about all calls."""
